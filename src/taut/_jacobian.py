@@ -1,0 +1,85 @@
+"""The Jacobian of the softmax, dense and as a product, and the smoothness of log-sum-exp."""
+
+from __future__ import annotations
+
+import math
+
+from taut._array import Array, as_float_array, namespace, positions, restore_axis, rows, scale_value
+from taut._bound import Bound, lp, round_down, round_up
+from taut._softmax import softmax
+
+__all__ = ["jacobian", "jvp", "logsumexp_smoothness"]
+
+_NOT_AT_INFINITY = "the limit of the softmax has no derivative"
+
+
+def jacobian(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
+    """Dense Jacobian λ(Diag(s) − ssᵀ) of softmax(λx) (theorem jacobian).
+
+    The axis is replaced by two trailing ones: the result has shape (..., n, n). It is symmetric, its
+    rows sum to 0, and a masked entry has a zero row and column. For products with a vector use
+    :func:`jvp`, which needs no matrix.
+
+    >>> jacobian([0.0, 0.0])
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    scale = scale_value(scale, infinite=_NOT_AT_INFINITY)
+    xp, x = rows(x, axis=axis, name="x")
+    s = softmax(x, scale=scale)
+    column, row = xp.expand_dims(s, axis=-1), xp.expand_dims(s, axis=-2)
+    indices = positions(s)
+    diagonal = xp.expand_dims(indices, axis=-1) == indices
+    # 1 − sᵢ as the sum of the others: subtraction has no correct digit on a peaked row.
+    rest = xp.sum(xp.where(diagonal, xp.zeros_like(column * row), row + 0 * column), axis=-1)
+    return scale * xp.where(diagonal, column * xp.expand_dims(rest, axis=-1), -column * row)
+
+
+def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
+    """Jacobian-vector product λ s∘(v − ⟨s, v⟩1), in O(n) and without the matrix.
+
+    The Jacobian is symmetric, so this is the vector-Jacobian product as well.
+
+    >>> jvp([0.0, 0.0], [1.0, -1.0])
+    array([ 0.5, -0.5])
+    """
+    scale = scale_value(scale, infinite=_NOT_AT_INFINITY)
+    xp, x = rows(x, axis=axis, name="x")
+    _, v = rows(v, axis=axis, name="v")
+    if tuple(v.shape)[-1] != tuple(x.shape)[-1]:
+        raise ValueError(
+            f"v must have as many entries along axis {axis} as x: {v.shape[-1]} and {x.shape[-1]}"
+        )
+    return restore_axis(scale * covariance_product(softmax(x, scale=scale), v), axis)
+
+
+def covariance_product(s: Array, v: Array) -> Array:
+    """M(s) v = s∘(v − ⟨s, v⟩1) along the last axis."""
+    xp = namespace(s, v)
+    return s * (v - xp.sum(s * v, axis=-1, keepdims=True))
+
+
+def logsumexp_smoothness(matrix: Array | None = None, *, scale: float = 1.0) -> Bound:
+    """Smoothness in l2 of lse(x), or of x ↦ lse(Ax + b) for a given matrix A (theorem lse).
+
+    The gradient is (λ/2)- or (λ/2)‖A‖₂²-Lipschitz; gradient descent may take the step
+    2/(λ‖A‖₂²) = 1/smoothness. ‖A‖₂ comes from a singular value decomposition, not from power
+    iteration, which would be a lower bound.
+
+    >>> logsumexp_smoothness(scale=4.0)
+    Bound(exact 2, l2, all x in R^n, n >= 2; lse)
+    """
+    scale = abs(scale_value(scale, infinite="log-sum-exp tends to the maximum, which has a kink"))
+    if matrix is None:
+        half = scale / 2
+        return Bound(half, half, "exact", lp(2), "all x in R^n, n >= 2", ("lse",), half)
+    xp, matrix = as_float_array(matrix, name="matrix")
+    if matrix.ndim != 2 or 0 in matrix.shape:
+        raise ValueError(f"matrix must have two axes and entries, its shape is {matrix.shape}")
+    if not math.isfinite(float(xp.max(xp.abs(matrix)))):
+        raise ValueError("matrix must be finite")
+    top = xp.max(xp.linalg.svdvals(matrix))
+    # LAPACK's singular values are backward stable: a small multiple of eps, growing with the size.
+    slack = 8 * max(matrix.shape) * float(xp.finfo(matrix.dtype).eps)
+    upper = round_up(round_up(top, slack) ** 2 * (scale / 2))
+    return Bound(round_down(0 * upper), upper, "upper", lp(2), "all x in R^n", ("lse",))

@@ -1,0 +1,232 @@
+"""The theorem registry: every statement the library relies on, under one id.
+
+A :class:`taut.Bound` names the theorem that it rests on by its id; :func:`get` looks it up. The
+theory page of the documentation is written from this module.
+
+Notation: logits x in R^n, inverse temperature λ > 0, s = softmax(λx) with s₁ ≥ s₂ ≥ …,
+M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ERRATA", "SOURCES", "THEOREMS", "Erratum", "Theorem", "get"]
+
+SOURCES = {
+    "S0": "L. Newhouse, Softmax is 1/2-Lipschitz (in a norm that may not matter), 2025",
+    "S1": "P. Nair, Softmax is 1/2-Lipschitz: a tight bound across all l_p norms, TMLR 2025",
+    "S2": "The softmax function: properties (lecture notes)",
+    "S3": "Softmax and log-sum-exp (note, 2025)",
+    "S4": "Orthogonality constraints for transformers in translation and dialogue",
+    "Yudin 2025": "N. Yudin et al., Pay attention to attention distribution, arXiv 2507.07814",
+    "Zhai 2023": "S. Zhai et al., Stabilizing transformer training by preventing attention entropy "
+    "collapse, ICML 2023",
+    "taut": "proved in the theory pages of this project",
+}
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """One statement: what it says, where it holds, why, how tight it is and who proved it."""
+
+    id: str
+    section: str
+    statement: str
+    domain: str
+    why: str
+    tight: str
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.statement} [{self.domain}] ({self.source})"
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """A place where a source is wrong or silent, and what this library implements."""
+
+    where: str
+    says: str
+    true: str
+
+
+_FUNCTION = "Softmax as a function"
+_GLOBAL = "Global constants"
+_LOCAL = "Local constants at a point"
+_ALL = "all x in R^n"
+_POINT = "the point x, any n ≥ 1"
+
+_ENTRIES = (
+    Theorem(
+        "shift", _FUNCTION, "softmax(x + c·1) = softmax(x)", _ALL,
+        "the factor e^c cancels", "equality", "S2 property 1",
+    ),
+    Theorem(
+        "inverse", _FUNCTION,
+        "log s + c·1 recovers λx up to c; the mean, one logit or the log-sum-exp fixes c",
+        "s in the simplex; a zero probability gives the logit −inf",
+        "log s = λx − λ·lse(x)·1", "equality", "S2 property 2",
+    ),
+    Theorem(
+        "superposition", _FUNCTION, "softmax(Σ αₖxₖ) ∝ ⊙ softmax(xₖ)^αₖ",
+        "real αₖ; an entry that is masked in xₖ needs αₖ ≥ 0",
+        "exponentials multiply; computed in the log domain, where no factor underflows",
+        "equality", "S2 property 3",
+    ),
+    Theorem(
+        "sharpness", _FUNCTION,
+        "λ→∞: uniform over the maxima; λ→0: uniform; λ→−∞: uniform over the minima", _ALL,
+        "every exponent λ(xᵢ − x₁) tends to −inf or stays 0", "equality", "S2 property 5, corrected",
+    ),
+    Theorem(
+        "stable", _FUNCTION,
+        "after subtracting the maximum every exponent is ≤ 0 and the denominator is ≥ 1", _ALL,
+        "shift with c = −max x", "equality", "S2",
+    ),
+    Theorem(
+        "two-class", _FUNCTION, "softmax(z)₁ = 1/(1 + e^{z₂ − z₁})", "n = 2",
+        "divide by e^{z₁}", "equality", "S2",
+    ),
+    Theorem(
+        "jacobian", _FUNCTION,
+        "J = λ(Diag(s) − ssᵀ) is symmetric positive semidefinite, J1 = 0, Jv = λ s∘(v − ⟨s,v⟩1)",
+        _ALL, "differentiate; vᵀMv is the variance of v under s", "equality", "S1 lemma 2, S2, S3",
+    ),
+    Theorem(
+        "lse", _FUNCTION,
+        "lse(x) = (1/λ) log Σ exp(λxᵢ) has gradient softmax(λx), lies in "
+        "[max x, max x + (log n)/λ] and is (λ/2)-smooth in l2; "
+        "x ↦ lse(Ax + b) is (λ/2)‖A‖₂²-smooth",
+        _ALL, "its Hessian is J, and softmax-lp bounds J", "λ/2 is tight; with A it is an upper bound",
+        "S3 proposition 1, S1 section 1",
+    ),
+    Theorem(
+        "softmax-lp", _GLOBAL, "‖σ(x) − σ(y)‖_p ≤ (λ/2)‖x − y‖_p for every p in [1, ∞]",
+        "all x, y in R^n, n ≥ 2 (the constant is 0 for n = 1)",
+        "‖M‖₁ = ‖M‖_∞ = 2s₁(1 − s₁) ≤ 1/2, and Riesz–Thorin between them",
+        "p = 1, ∞: attained at x = (ln(n−1)/λ, 0, …, 0); 1 < p < ∞: attained for n = 2, "
+        "approached along s = (½−δ, ½−δ, 2δ/(n−2), …) for n ≥ 3",
+        "S1 theorem 1 and proposition 2; S0 for p = 2",
+    ),
+    Theorem(
+        "cocoercive", _GLOBAL,
+        "⟨σ(x) − σ(y), x − y⟩ ≥ (2/λ)‖σ(x) − σ(y)‖₂²; firmly nonexpansive for λ ≤ 2, "
+        "contractive for λ < 2",
+        "all x, y in R^n, λ > 0", "Baillon–Haddad for the (λ/2)-smooth convex lse",
+        "approached as softmax-lp with p = 2", "S1 corollary 1",
+    ),
+    Theorem(
+        "inf-to-1", _GLOBAL,
+        "‖σ(x) − σ(y)‖₁ ≤ λ‖x − y‖_∞; at a point ‖M‖_{∞→1} = 4 max_S P(S)(1 − P(S))",
+        "all x, y in R^n, n ≥ 2",
+        "εᵀMε = 1 − (Σ sᵢεᵢ)² for signs ε, and a positive semidefinite form peaks on the diagonal",
+        "attained where some subset has probability ½", "taut",
+    ),
+    Theorem(
+        "1-to-inf", _GLOBAL,
+        "‖σ(x) − σ(y)‖_∞ ≤ (λ/4)‖x − y‖₁; at a point ‖M‖_{1→∞} = s₁(1 − s₁)",
+        "all x, y in R^n, n ≥ 2", "the largest entry of M stands on the diagonal",
+        "attained at s₁ = ½", "S1 section 3",
+    ),
+    Theorem(
+        "1-to-q", _GLOBAL,
+        "‖σ(x) − σ(y)‖_q ≤ λ·2^{1/q − 2}‖x − y‖₁; at a point ‖M‖_{1→q} = "
+        "maxⱼ sⱼ((1−sⱼ)^q + Σ_{i≠j} sᵢ^q)^{1/q}, and ‖M‖_{p→∞} = ‖M‖_{1→p′}",
+        "all x, y in R^n, n ≥ 2, 1 ≤ q ≤ ∞",
+        "the largest column norm; Σ_{i≠j} sᵢ^q ≤ (1−sⱼ)^q and u(1−u) ≤ 1/4; M is symmetric",
+        "attained at s = (½, ½)", "taut",
+    ),
+    Theorem(
+        "tv-step", _GLOBAL,
+        "½‖σ(x + d) − σ(x)‖₁ ≤ tanh(λ·osc(d)/4); ‖σ(x + d) − σ(x)‖_p ≤ 2^{1/p} of it",
+        "all x, d in R^n",
+        "for a set S, logit P(S) moves by at most λ·osc(d), and sigmoid(a+b) − sigmoid(a) ≤ tanh(b/4)",
+        "attained for n = 2 at x = −d/2", "taut",
+    ),
+    Theorem(
+        "entropy-floor", _GLOBAL,
+        "‖λx‖₂ ≤ c gives H(softmax(λx)) ≥ log(1 + (n−1)β) + c√(n(n−1))·β/(1 + (n−1)β), "
+        "β = exp(−c√(n/(n−1)))",
+        "‖λx‖₂ ≤ c, n ≥ 2", "the minimiser puts one logit up and the others equally down",
+        "attained", "Zhai 2023 theorem 3.1",
+    ),
+    Theorem(
+        "local-1-inf", _LOCAL, "‖M‖₁ = ‖M‖_∞ = 2s₁(1 − s₁)", _POINT,
+        "the absolute row sum is 2sᵢ(1 − sᵢ), and the largest probability wins: if s₁ > ½ every other "
+        "sᵢ ≤ 1 − s₁ < ½",
+        "equality", "S1 proposition 2",
+    ),
+    Theorem(
+        "local-2", _LOCAL,
+        "‖M‖₂ is the root μ in (s₂, s₁) of Σ sᵢ/(sᵢ − μ) = 0, and s₁ when s₁ = s₂; "
+        "the eigenvector is vᵢ ∝ sᵢ/(sᵢ − μ)",
+        _POINT, "secular equation of a diagonal matrix minus a rank-one matrix", "equality",
+        "taut, after Golub 1973",
+    ),
+    Theorem(
+        "local-2-bracket", _LOCAL, "½(s₁ + s₂ − (s₁ − s₂)²) ≤ ‖M‖₂ ≤ s₁(1 − s₁ + s₂)", _POINT,
+        "lower: Rayleigh quotient of e₁ − e₂; upper: Yudin et al.",
+        "both sides attained for n = 2", "Yudin 2025 (upper), taut (lower)",
+    ),
+    Theorem(
+        "dual", _LOCAL, "‖M‖_p = ‖M‖_{p′}", _POINT, "M is symmetric", "equality", "taut",
+    ),
+    Theorem(
+        "local-p-bracket", _LOCAL,
+        "‖Mv‖_p/‖v‖_p ≤ ‖M‖_p ≤ ‖M‖₁^θ ‖M‖₂^{1−θ} with θ = |1 − 2/p|",
+        "the point x, any v ≠ 0",
+        "Riesz–Thorin between 1 and 2, or 2 and ∞; the lower side is an evaluation",
+        "upper attained for n = 2 and p in {1, 2, ∞}", "taut; S1 proposition 1 interpolates 1 to ∞",
+    ),
+    Theorem(
+        "radius", _LOCAL,
+        "for ‖δ‖_∞ ≤ r the log-odds of every sᵢ range exactly over log(sᵢ/(1−sᵢ)) ± 2λr; "
+        "the largest 1- and ∞-constant in the box is maxᵢ 2u(1−u) over those intervals",
+        "the box ‖δ‖_∞ ≤ r around x", "move one logit up and all others down, or the reverse",
+        "attained", "taut",
+    ),
+    Theorem(
+        "bounded-logits", _LOCAL,
+        "osc(λx) ≤ R gives s₁ ≤ 1/(1 + (n−1)e^{−R}); while that is below ½ the l_p constant is at "
+        "most λ·2s₁(1−s₁) there, below λ/2",
+        "osc(λx) ≤ R, n ≥ 2", "s₁ is largest when all others sit R below it; 2u(1−u) grows up to ½",
+        "attained for p = 1, ∞", "taut",
+    ),
+)
+
+THEOREMS = {theorem.id: theorem for theorem in _ENTRIES}
+
+ERRATA = (
+    Erratum("S1 example 1", "ratio ≈ 0.4999999504472",
+            "0.49999999504436 (50-digit arithmetic): a 9 was dropped in print"),
+    Erratum("S1 section 4.3", "objective + τ(H(x) − H(y))",
+            "−τH(x) + τH(y), the sign that the stated iteration solves"),
+    Erratum("S1 theorem 3, proof", "‖Aᵀ‖_p = ‖A‖_p", "only p = 2; in general ‖Aᵀ‖_p = ‖A‖_{p′}"),
+    Erratum("S1 theorem 3", "factor ‖A‖²/(4τ²) with damping α",
+            "that is the factor of T; the damped iteration has (1−α) + α·factor"),
+    Erratum("S1 abstract", "local constant strictly below ½ for 1 < p < ∞",
+            "needs n ≥ 3; at n = 2 it is attained"),
+    Erratum("S1 lemma 3, appendix A.2", "1 < p < ∞ in one line", "1 ≤ p ≤ ∞"),
+    Erratum("S2 property 5(c)", "α→−∞ concentrates on the maximum", "on the minimum"),
+    Erratum("S2 property 5, corollary", "ties tend to 1/ε", "1/(number of maxima)"),
+    Erratum("S2 equation 37", "property 2 implies", "property 3"),
+    Erratum("S4 theorem 2.1", "constant 2", "½"),
+    Erratum("S4 section 2.2", "AᵀA ≈ I makes the rows of A orthonormal",
+            "the columns; for square A both, and for a row-stochastic A only permutations reach it"),
+    Erratum("S4 section 2.1", "how P is concatenated is not said",
+            "stacked, so that PᵀP is d×d and the constraint can be met"),
+)  # fmt: skip
+
+
+def get(theorem_id: str) -> Theorem:
+    """Look up a theorem by its id.
+
+    >>> print(get("two-class").statement)
+    softmax(z)₁ = 1/(1 + e^{z₂ − z₁})
+    """
+    try:
+        return THEOREMS[theorem_id]
+    except KeyError:
+        known = ", ".join(THEOREMS)
+        raise KeyError(f"no theorem {theorem_id!r}; the known ids are {known}") from None
