@@ -1,0 +1,54 @@
+"""taut measures, bounds and controls how sensitive softmax and attention are.
+
+Every constant comes as a :class:`Bound`: ``.lower`` is evidence, ``.upper`` is a guarantee, and
+``.theorem`` says why (:mod:`taut.theorems`). Arrays of NumPy, PyTorch and JAX go in and come out.
+"""
+
+from taut import theorems
+from taut._bound import Bound, Norm, add, chain, heads
+from taut._box import Interval, probability_intervals
+from taut._empirical import empirical_lipschitz
+from taut._jacobian import jacobian, jvp, logsumexp_smoothness
+from taut._lipschitz import global_lipschitz, local_lipschitz, worst_direction, worst_input
+from taut._softmax import blend, log_softmax, logits, logsumexp, softmax, softmin, two_class
+from taut._steps import (
+    Regularity,
+    bounded_logits_lipschitz,
+    entropy_floor,
+    regularity,
+    step_bound,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bound",
+    "Interval",
+    "Norm",
+    "Regularity",
+    "__version__",
+    "add",
+    "blend",
+    "bounded_logits_lipschitz",
+    "chain",
+    "empirical_lipschitz",
+    "entropy_floor",
+    "global_lipschitz",
+    "heads",
+    "jacobian",
+    "jvp",
+    "local_lipschitz",
+    "log_softmax",
+    "logits",
+    "logsumexp",
+    "logsumexp_smoothness",
+    "probability_intervals",
+    "regularity",
+    "softmax",
+    "softmin",
+    "step_bound",
+    "theorems",
+    "two_class",
+    "worst_direction",
+    "worst_input",
+]

@@ -6,9 +6,12 @@ caller has not imported already.
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import array_api_compat as compat
 import numpy as np
@@ -20,9 +23,45 @@ _KEPT = ("float32", "float64")
 _WIDENED = ("float16", "bfloat16")
 
 
-def namespace(*arrays: Array) -> Namespace:
-    """Array-API namespace of the given arrays."""
-    return compat.array_namespace(*arrays)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def is_torch(x: Array) -> bool:
+    """Whether ``x`` is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def is_jax(x: Array) -> bool:
+    """Whether ``x`` is a JAX array or tracer, without importing JAX."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(x, jax.Array)
+
+
+def namespace(x: Array) -> Namespace:
+    """Array-API namespace of ``x``."""
+    if is_torch(x):  # asked first, and not through a cached function, for torch.compile's sake
+        import array_api_compat.torch as xp
+
+        return xp
+    return compat.array_namespace(x)
+
+
+def quietly(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Silence NumPy's floating-point warnings: infinities and underflow are part of the game here.
+
+    torch and JAX do not warn, and torch.compile cannot follow the context manager.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if args and (is_torch(args[0]) or is_jax(args[0])):
+            return function(*args, **kwargs)
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    return wrapper
 
 
 def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
@@ -37,7 +76,7 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
         except ValueError as error:
             raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
     try:
-        xp = compat.array_namespace(x)
+        xp = namespace(x)
     except TypeError:
         raise TypeError(
             f"{name} must be a NumPy, PyTorch, JAX or other array-API array, or a list of numbers; "
@@ -134,27 +173,24 @@ def check_logits(xp: Namespace, largest: Array, *, name: str) -> None:
         )
 
 
-def is_torch(x: Array) -> bool:
-    """Whether ``x`` is a torch tensor, without importing torch."""
-    return bool(compat.is_torch_array(x))
-
-
 def stop_gradient(x: Array) -> Array:
     """The same values, constant to automatic differentiation."""
-    if compat.is_torch_array(x):
+    if is_torch(x):
         return x.detach()
-    if compat.is_jax_array(x):
+    if is_jax(x):
         return sys.modules["jax"].lax.stop_gradient(x)
     return x
 
 
 def differentiated(x: Array) -> bool:
     """Whether a derivative with respect to ``x`` may be asked for."""
-    if compat.is_torch_array(x):
+    if is_torch(x):
         torch = sys.modules["torch"]
+        if torch.compiler.is_compiling():
+            return bool(x.requires_grad)
         wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
         return bool((x.requires_grad and torch.is_grad_enabled()) or wrapped)
-    if compat.is_jax_array(x):
+    if is_jax(x):
         return isinstance(x, sys.modules["jax"].core.Tracer)
     return False
 
@@ -163,7 +199,7 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
     """The values as a NumPy array sharing memory where possible; None while traced or off the CPU."""
     if isinstance(x, np.ndarray):
         return x
-    if compat.is_torch_array(x):
+    if is_torch(x):
         torch = sys.modules["torch"]
         if (
             torch.compiler.is_compiling()
@@ -174,7 +210,7 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
             return None
         host: np.ndarray[Any, Any] = x.detach().numpy()
         return host
-    if compat.is_jax_array(x) and not isinstance(x, sys.modules["jax"].core.Tracer):
+    if is_jax(x) and not isinstance(x, sys.modules["jax"].core.Tracer):
         if all(device.platform == "cpu" for device in x.devices()):
             return np.asarray(x)
     return None
@@ -182,9 +218,9 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
 
 def widest(x: Array) -> Array:
     """``x`` in float64, or as it is where float64 does not exist (JAX without x64, Apple GPUs)."""
-    if compat.is_jax_array(x) and not sys.modules["jax"].config.jax_enable_x64:
+    if is_jax(x) and not sys.modules["jax"].config.jax_enable_x64:
         return x
-    if compat.is_torch_array(x) and x.device.type == "mps":
+    if is_torch(x) and x.device.type == "mps":
         return x
     xp = namespace(x)
     return xp.astype(x, xp.float64, copy=False)
@@ -197,30 +233,44 @@ def eps_of(x: Array) -> float:
 
 def positions(x: Array) -> Array:
     """Indices 0, 1, … along the last axis, on the device of ``x``."""
-    xp = namespace(x)
-    return xp.arange(x.shape[-1], device=compat.device(x))
+    return namespace(x).arange(x.shape[-1], device=_device(x))
+
+
+def lp_norm(v: Array, p: float) -> Array:
+    """l_p norm over the last axis, kept, scaled so that powers neither over- nor underflow."""
+    xp = namespace(v)
+    size = xp.max(xp.abs(v), axis=-1, keepdims=True)
+    if p == math.inf:
+        return size
+    safe = xp.where(size == 0, xp.ones_like(size), size)
+    return size * xp.sum((xp.abs(v) / safe) ** p, axis=-1, keepdims=True) ** (1 / p)
 
 
 def like(values: np.ndarray[Any, Any], x: Array) -> Array:
     """``values`` as an array of the namespace and device of ``x``."""
     if isinstance(x, np.ndarray):
         return values
-    if compat.is_torch_array(x):
+    if is_torch(x):
         return sys.modules["torch"].from_numpy(values).to(x.device)
-    return namespace(x).asarray(values, device=compat.device(x))
+    return namespace(x).asarray(values, device=_device(x))
+
+
+def _device(x: Array) -> Any:
+    """Where ``x`` lives; JAX places new arrays by itself, and its tracers live nowhere yet."""
+    if is_jax(x):
+        return None
+    return x.device if is_torch(x) else compat.device(x)
 
 
 def default_threads(x: Array) -> int:
     """Torch's own setting for torch tensors, else the processors this process may use."""
-    if compat.is_torch_array(x):
+    if is_torch(x):
         return int(sys.modules["torch"].get_num_threads())
     return processors()
 
 
 def processors() -> int:
     """Processors this process may use, or fewer if OMP_NUM_THREADS says so."""
-    import os
-
     asked = os.environ.get("OMP_NUM_THREADS", "")
     if asked.isdigit() and int(asked) > 0:
         return int(asked)

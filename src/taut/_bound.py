@@ -207,7 +207,10 @@ def round_down(x: Array, relative: Array = 0.0, absolute: float = 0.0) -> Array:
     """A number in [0, x(1 − relative) − absolute], or 0 where that is empty."""
     tiny, eps = _limits(x)
     below = x - x * (relative + 2 * eps) - (absolute + tiny)
-    return max(below, 0.0) if isinstance(below, float) else below * (below > 0)
+    if isinstance(below, float):
+        return max(below, 0.0)
+    xp = namespace(below)
+    return xp.maximum(below, xp.zeros_like(below))
 
 
 def _limits(x: Array) -> tuple[float, float]:

@@ -34,7 +34,7 @@ def attach(one: Array, two: Array, x: Array, scale: float) -> tuple[Array, Array
 
 def graft(value: Array, formula: Array) -> Array:
     """``value``, with the derivative of ``formula``, whose last axis of length 1 is dropped."""
-    xp = namespace(value, formula)
+    xp = namespace(value)
     formula = xp.squeeze(formula, axis=-1)
     return value + xp.astype(formula - stop_gradient(formula), value.dtype, copy=False)
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from taut._array import Array, as_float_array, namespace, positions, restore_axis, rows, scale_value
+from taut._array import (
+    Array,
+    as_float_array,
+    namespace,
+    positions,
+    quietly,
+    restore_axis,
+    rows,
+    scale_value,
+)
 from taut._bound import Bound, lp, round_down, round_up
 from taut._softmax import softmax
 
@@ -13,6 +22,7 @@ __all__ = ["jacobian", "jvp", "logsumexp_smoothness"]
 _NOT_AT_INFINITY = "the limit of the softmax has no derivative"
 
 
+@quietly
 def jacobian(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """Dense Jacobian λ(Diag(s) − ssᵀ) of softmax(λx) (theorem jacobian).
 
@@ -35,6 +45,7 @@ def jacobian(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     return scale * xp.where(diagonal, column * xp.expand_dims(rest, axis=-1), -column * row)
 
 
+@quietly
 def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """Jacobian-vector product λ s∘(v − ⟨s, v⟩1), in O(n) and without the matrix.
 
@@ -55,7 +66,7 @@ def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
 
 def covariance_product(s: Array, v: Array) -> Array:
     """M(s) v = s∘(v − ⟨s, v⟩1) along the last axis."""
-    xp = namespace(s, v)
+    xp = namespace(s)
     return s * (v - xp.sum(s * v, axis=-1, keepdims=True))
 
 

@@ -155,12 +155,14 @@ def pole_distances(spectrum: Spectrum) -> tuple[Array, Array]:
     pair = 1 + spectrum.runner_up
     root = xp.sqrt((pair + pull) * (pair + pull) - 4 * pull)
     below_top = 2 / (pair + pull + root)
-    above_second = 2 * spectrum.runner_up / _positive(xp, pair - pull, pull * spectrum.runner_up, root)
+    above_second = (
+        2 * spectrum.runner_up / _positive(xp, pair - pull, pull * spectrum.runner_up, root)
+    )
     return below_top, above_second
 
 
 def _positive(xp: Namespace, b: Array, c: Array, root: Array) -> Array:
-    """b + root, written without cancellation when b < 0: root² − b² = 4c."""
+    """B + root, written without cancellation when b < 0: root² − b² = 4c."""
     return xp.where(b >= 0, b + root, 4 * c / xp.where(b >= 0, xp.ones_like(b), root - b))
 
 

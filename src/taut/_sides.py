@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from taut._array import Array, namespace
-from taut._bound import Kind, round_down, round_up
+import numpy as np
+
+from taut._array import Array, eps_of, namespace
+from taut._bound import Bound, Kind, Norm, round_down, round_up
 
 
 class Sides(NamedTuple):
@@ -17,16 +19,23 @@ class Sides(NamedTuple):
     kind: Kind
     theorem: tuple[str, ...]
 
+    def bound(self, norm: Norm, domain: str) -> Bound:
+        """Say in which norm and where the constant holds."""
+        return Bound(self.lower, self.upper, self.kind, norm, domain, self.theorem, self.estimate)
+
 
 def exact_sides(
     value: Array, relative: Array, absolute: float, ceiling: float, theorem: tuple[str, ...]
 ) -> Sides:
     """Round a computed exact constant outward; it is known never to exceed ``ceiling``."""
     upper = at_most(round_up(value, relative, absolute), ceiling)
-    return Sides(round_down(value, relative, absolute), upper, value, "exact", theorem)
+    lower = round_down(value, relative, absolute)
+    return Sides(lower, upper, at_most(value, ceiling), "exact", theorem)
 
 
 def at_most(x: Array, ceiling: float) -> Array:
-    """Elementwise minimum with a number that is itself an upper bound."""
+    """Elementwise minimum with a number, which must not become smaller by rounding to x's dtype."""
+    if eps_of(x) == 2.0**-23 and float(np.float32(ceiling)) < ceiling:
+        ceiling = float(np.nextafter(np.float32(ceiling), np.float32(np.inf)))
     xp = namespace(x)
     return xp.minimum(x, xp.full_like(x, ceiling))

@@ -16,6 +16,7 @@ from taut._array import (
     as_float_array,
     check_logits,
     known,
+    quietly,
     restore_axis,
     rows,
     scale_value,
@@ -25,6 +26,7 @@ from taut._array import (
 __all__ = ["blend", "log_softmax", "logits", "logsumexp", "softmax", "softmin", "two_class"]
 
 
+@quietly
 def softmax(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """Softmax of ``scale * x`` along an axis (theorems shift, stable, sharpness).
 
@@ -54,6 +56,7 @@ def softmin(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     return softmax(x, axis=axis, scale=-scale_value(scale))
 
 
+@quietly
 def log_softmax(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """Logarithm of the softmax, without underflow; masked entries are -inf."""
     xp, x = rows(x, axis=axis, name="x")
@@ -62,6 +65,7 @@ def log_softmax(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     return restore_axis(exponents - xp.log(total), axis)
 
 
+@quietly
 def logsumexp(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """(1/λ) log Σ exp(λ xᵢ), a smooth maximum; its gradient is ``softmax`` (theorem lse).
 
@@ -79,6 +83,7 @@ def logsumexp(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     return xp.where(empty, xp.full_like(value, -math.copysign(math.inf, scale)), value)
 
 
+@quietly
 def logits(
     s: Array,
     *,
@@ -120,6 +125,7 @@ def logits(
     return restore_axis(result, axis)
 
 
+@quietly
 def blend(
     inputs: Sequence[Array], weights: Sequence[float], *, axis: int = -1, scale: float = 1.0
 ) -> Array:
@@ -162,6 +168,7 @@ def blend(
     return restore_axis(softmax(total, scale=scale), axis)
 
 
+@quietly
 def two_class(z1: Array, z2: Array = 0.0, *, scale: float = 1.0) -> Array:
     """Probability of the first of two classes, 1/(1 + exp(λ(z₂ − z₁))) (theorem two-class).
 

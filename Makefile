@@ -1,0 +1,55 @@
+# Two commands do everything on a machine with Python, make and a network:
+#   make audit   set up .venv and show what taut does
+#   make test    set up .venv and run all tests
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: audit test nightly bench docs lint clean
+
+# One stamp for each set of extras, so that nothing is installed twice.
+.venv/base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(PIP) -e .
+	@touch $@
+
+.venv/test: .venv/base
+	$(PIP) -e ".[torch,jax,test]"
+	@touch $@
+
+.venv/bench: .venv/base
+	$(PIP) -e ".[torch,jax,bench]"
+	@touch $@
+
+.venv/docs: .venv/base
+	$(PIP) -e ".[docs]"
+	@touch $@
+
+.venv/lint: .venv/base
+	$(PIP) -e ".[lint]"
+	@touch $@
+
+audit: .venv/base
+	$(BIN)/python examples/demonstration.py
+
+test: .venv/test
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+nightly: .venv/test
+	$(BIN)/python -m pytest -n auto
+
+bench: .venv/bench
+	$(BIN)/python -m benchmarks
+
+docs: .venv/docs
+	$(BIN)/python docs/write_theory.py
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+lint: .venv/lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv build dist docs/_build docs/theory.md

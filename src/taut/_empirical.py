@@ -1,0 +1,123 @@
+"""Empirical constants: what perturbations of the logits really do (S1 equation 7). Lower bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from taut._array import (
+    Array,
+    Namespace,
+    check_logits,
+    eps_of,
+    exponent,
+    like,
+    lp_norm,
+    quietly,
+    rows,
+    scale_value,
+    stop_gradient,
+    widest,
+)
+from taut._bound import Bound, lp
+from taut._norms import direction, positive_scale
+from taut._softmax import softmax
+
+__all__ = ["empirical_lipschitz"]
+
+
+@quietly
+def empirical_lipschitz(
+    x: Array,
+    p: float = 2,
+    *,
+    epsilon: float = 1e-3,
+    along: Literal["random", "worst"] = "random",
+    samples: int = 1,
+    seed: int = 0,
+    axis: int = -1,
+    scale: float = 1.0,
+) -> Bound:
+    """Measured ‖σ(x + δ) − σ(x)‖_p / ‖δ‖_p with ‖δ‖_p = epsilon, for every row: a lower bound.
+
+    S1 equation 7 is the largest over all rows, ``empirical_lipschitz(...).max()``. A ratio for a
+    finite step bounds the global constant from below; as epsilon → 0 it bounds the local one.
+
+    Parameters
+    ----------
+    x
+        Logits; -inf masks an entry, which then is not perturbed.
+    p
+        Exponent of the norm.
+    epsilon
+        Size of the perturbation in l_p.
+    along
+        ``"random"``: Gaussian directions scaled to size epsilon, the paper's recipe; in high
+        dimension they fall far below the local constant. ``"worst"``: the worst direction and its
+        negative, which reach the local constant to first order.
+    samples, seed
+        How many random directions per row, of which the best counts, and their seed. The draws are
+        NumPy's on every backend.
+    axis, scale
+        As in :func:`taut.softmax`.
+
+    >>> empirical_lipschitz([0.0, 0.0], epsilon=1e-4, along="worst")
+    Bound(at least 0.499999, l2, measured with steps of size 0.0001; )
+    """
+    p = exponent(p)
+    scale = scale_value(scale, infinite="the limit of the softmax is not Lipschitz")
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be a finite number > 0, got {epsilon!r}")
+    if along not in ("random", "worst"):
+        raise ValueError(f"along must be 'random' or 'worst', got {along!r}")
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1, got {samples}")
+    xp, x = rows(x, axis=axis, name="x")
+    x, scale = positive_scale(stop_gradient(x), scale)
+    check_logits(xp, xp.max(x, axis=-1), name="x")
+    best = xp.zeros_like(x[..., 0])
+    for v in _directions(xp, x, p, scale, along, samples, seed):
+        best = xp.maximum(best, _ratio(xp, x, v, p, epsilon, scale))
+    domain = f"measured with steps of size {epsilon:g}"
+    return Bound(best, xp.full_like(best, math.inf), "lower", lp(p), domain, ())
+
+
+def _directions(
+    xp: Namespace, x: Array, p: float, scale: float, along: str, samples: int, seed: int
+) -> list[Array]:
+    """Generate the directions to try, not yet of unit size, 0 at masked entries."""
+    if along == "worst":
+        v = direction(x, p, p, scale)
+        return [v, -v]
+    generator = np.random.default_rng(seed)
+    draws = (like(generator.standard_normal(tuple(x.shape)), x) for _ in range(samples))
+    masked = x == -math.inf
+    return [xp.where(masked, xp.zeros_like(x), xp.astype(v, x.dtype, copy=False)) for v in draws]
+
+
+def _ratio(xp: Namespace, x: Array, v: Array, p: float, epsilon: float, scale: float) -> Array:
+    """‖σ(x + δ) − σ(x)‖_p / ‖δ‖_p for δ = epsilon·v/‖v‖_p, rounded down."""
+    dtype, x, v = x.dtype, widest(x), widest(v)
+    size = lp_norm(v, p)
+    empty = size == 0
+    step = v * (epsilon / xp.where(empty, xp.ones_like(size), size))
+    s = softmax(x, scale=scale)
+    if scale * epsilon <= 1:
+        # Subtracting two nearby softmaxes would leave eps/epsilon of noise; this does not subtract.
+        growth = xp.expm1(scale * step)
+        mean = xp.sum(s * growth, axis=-1, keepdims=True)
+        change = s * (growth - mean) / (1 + mean)
+        error = scale
+    else:
+        change = softmax(x + step, scale=scale) - s
+        error = 2 / epsilon
+    moved = lp_norm(step, p)
+    ratio = lp_norm(change, p) / xp.where(empty, xp.ones_like(moved), moved)
+    slack = (16 + 2 * math.log2(x.shape[-1])) * (
+        eps_of(x) + eps_of(xp.zeros((1,), dtype=dtype)) / 16
+    )
+    ratio = ratio * (1 - slack) - error * slack
+    ratio = xp.where(empty, xp.zeros_like(ratio), xp.maximum(ratio, xp.zeros_like(ratio)))
+    return xp.astype(xp.squeeze(ratio, axis=-1), dtype, copy=False)

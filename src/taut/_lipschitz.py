@@ -1,0 +1,197 @@
+"""Lipschitz constants of the softmax: global, at a point, and the inputs and directions behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from taut._array import Array, dual_exponent, exponent, quietly, restore_axis, rows, scale_value
+from taut._bound import Bound, lp, round_down, round_up
+from taut._box import box_norm
+from taut._norms import check_pair, direction, induced_norm, positive_scale
+
+__all__ = ["global_lipschitz", "local_lipschitz", "worst_direction", "worst_input"]
+
+_NO_DERIVATIVE = "the limit of the softmax is not Lipschitz"
+
+
+def global_lipschitz(
+    p: float = 2, q: float | None = None, *, n: int | None = None, scale: float = 1.0
+) -> Bound:
+    """Lipschitz constant of softmax(λx) over all inputs (theorems softmax-lp, inf-to-1, 1-to-q).
+
+    Parameters
+    ----------
+    p, q
+        Exponents of the norm on the input and on the output; ``q`` defaults to ``p``. Available are
+        p = q, 1→q, p→inf and inf→1.
+    n
+        Number of logits; the constant is the same for every n ≥ 2 and 0 for n = 1.
+    scale
+        Inverse temperature λ; the constants grow with |λ|.
+
+    >>> global_lipschitz(p=2)
+    Bound(exact 0.5, l2, all x in R^n, n >= 2; softmax-lp)
+    >>> float(global_lipschitz(math.inf, 1, scale=3.0))
+    3.0
+    """
+    p, q = check_pair(p, q)
+    scale = abs(scale_value(scale, infinite=_NO_DERIVATIVE))
+    if n is not None and n < 1:
+        raise ValueError(f"n must be a number of logits, at least 1, got {n}")
+    domain = "all x in R^n, n >= 2" if n is None else f"all x in R^{n}"
+    constant, theorem = _global_constant(p, q)
+    value = 0.0 if n == 1 else scale * constant
+    # Halves and quarters are exact; other powers of two are rounded outward.
+    exact = n == 1 or math.frexp(constant)[0] == 0.5
+    lower, upper = (value, value) if exact else (round_down(value), round_up(value))
+    return Bound(lower, upper, "exact", lp(p, q), domain, (theorem,), value)
+
+
+def _global_constant(p: float, q: float) -> tuple[float, str]:
+    if p == q:
+        return 0.5, "softmax-lp"
+    if p == math.inf and q == 1:
+        return 1.0, "inf-to-1"
+    if p == 1 and q == math.inf:
+        return 0.25, "1-to-inf"
+    column = q if p == 1 else dual_exponent(p)
+    return 2 ** (1 / column - 2), "1-to-q"
+
+
+@overload
+def local_lipschitz(
+    x: Array,
+    p: float = 2,
+    q: float | None = None,
+    *,
+    radius: float | None = None,
+    axis: int = -1,
+    scale: float = 1.0,
+) -> Bound: ...
+@overload
+def local_lipschitz(
+    x: Array,
+    p: Sequence[float],
+    q: None = None,
+    *,
+    radius: float | None = None,
+    axis: int = -1,
+    scale: float = 1.0,
+) -> tuple[Bound, ...]: ...
+@quietly
+def local_lipschitz(
+    x: Array,
+    p: float | Sequence[float] = 2,
+    q: float | None = None,
+    *,
+    radius: float | None = None,
+    axis: int = -1,
+    scale: float = 1.0,
+) -> Bound | tuple[Bound, ...]:
+    """Lipschitz constant of softmax(λx) at the point x: the norm of its Jacobian, for every row.
+
+    p = 1, 2, inf and the mixed norms 1→q and p→inf are exact (theorems local-1-inf, local-2,
+    1-to-q); every other p is a certified bracket; inf→1 is exact up to 24 logits or when a
+    probability reaches ½, and a bracket otherwise.
+
+    Parameters
+    ----------
+    x
+        Logits, any shape; -inf masks an entry.
+    p, q
+        Exponents of the norm on the input and on the output, ``q`` defaulting to ``p``. A sequence
+        of exponents gives a tuple of bounds and shares the work.
+    radius
+        If given, the largest local constant over the box of all x + δ with ‖δ‖_∞ ≤ radius
+        (theorem radius), which bounds the change of the softmax inside the box. Exact for p = 1 and
+        inf, a bracket for other p; q must equal p.
+    axis, scale
+        As in :func:`taut.softmax`.
+
+    Returns
+    -------
+    Bound
+        With the shape of x without the axis. Differentiable in PyTorch and JAX.
+
+    >>> local_lipschitz([0.0, 0.0])
+    Bound(exact 0.5, l2, at the given point; local-2)
+    >>> local_lipschitz([2.0, 0.0, -1.0], p=3)
+    Bound(between ... and ..., l3, at the given point; local-p-...)
+    """
+    if isinstance(p, Sequence) and not isinstance(p, str):
+        if q is not None:
+            raise ValueError("q goes with a single p, not with a sequence")
+        exponents = [exponent(one) for one in p]
+    else:
+        exponents = [exponent(p)]
+    scale = scale_value(scale, infinite=_NO_DERIVATIVE)
+    _, x = rows(x, axis=axis, name="x")
+    x, scale = positive_scale(x, scale)
+    shared: dict[str, Any] = {}
+    bounds = []
+    for one in exponents:
+        pair = check_pair(one, q)
+        if radius is None:
+            sides = induced_norm(x, *pair, scale, shared)
+            bounds.append(sides.bound(lp(*pair), "at the given point"))
+        else:
+            sides = box_norm(x, pair, radius, scale)
+            bounds.append(sides.bound(lp(*pair), f"the box of radius {radius:g} around the point"))
+    return tuple(bounds) if isinstance(p, Sequence) else bounds[0]
+
+
+@quietly
+def worst_direction(
+    x: Array, p: float = 2, q: float | None = None, *, axis: int = -1, scale: float = 1.0
+) -> Array:
+    """Unit direction (in l_p) in which the softmax changes fastest (in l_q) at the point x.
+
+    It attains the exact constants, and the ``lower`` side of the brackets. The entry of the largest
+    probability is positive; masked entries are 0. At a tie the direction is not unique.
+
+    >>> worst_direction([0.0, 0.0]).round(4)
+    array([ 0.7071, -0.7071])
+    """
+    p, q = check_pair(p, q)
+    scale = scale_value(scale, infinite=_NO_DERIVATIVE)
+    _, x = rows(x, axis=axis, name="x")
+    x, scale = positive_scale(x, scale)
+    return restore_axis(direction(x, p, q, scale), axis)
+
+
+def worst_input(
+    n: int,
+    p: float = 2,
+    q: float | None = None,
+    *,
+    scale: float = 1.0,
+    within: float = 1e-6,
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Logits at which the local constant attains the global one, or comes within λ·``within`` of it.
+
+    For p = 1, inf, 1→inf and inf→1 it is attained at (ln(n−1)/λ, 0, …, 0), for n = 2 at 0. In the
+    other norms with n ≥ 3 it is only approached, along s = (½−δ, ½−δ, 2δ/(n−2), …) with
+    2δ(1−δ) = ``within`` (S1 proposition 2 and example 2).
+
+    >>> float(local_lipschitz(worst_input(10, p=2), p=2)) > 0.499999
+    True
+    """
+    p, q = check_pair(p, q)
+    scale = scale_value(scale, infinite=_NO_DERIVATIVE, zero="the softmax is constant")
+    if n < 2:
+        raise ValueError(f"n must be at least 2 (for one logit the softmax is constant), got {n}")
+    if not 0 < within < 0.5:
+        raise ValueError(f"within must be in (0, 1/2), got {within}")
+    x = np.zeros(n)
+    if n == 2:
+        return x
+    if (p in (1, math.inf)) and (q in (1, math.inf)):
+        x[0] = math.log(n - 1) / scale
+        return x
+    delta = within / (1 + math.sqrt(1 - 2 * within))
+    x[:2] = math.log((0.5 - delta) * (n - 2) / (2 * delta)) / scale
+    return x

@@ -1,0 +1,123 @@
+"""Bounds that hold for steps of any size, for ranges of λ, and on domains of bounded logits."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from taut._array import Array, exponent, known, lp_norm, quietly, rows, scale_value
+from taut._bound import Bound, Norm, lp, round_down, round_up
+from taut._lipschitz import local_lipschitz
+
+__all__ = ["Regularity", "bounded_logits_lipschitz", "entropy_floor", "regularity", "step_bound"]
+
+
+@quietly
+def step_bound(d: Array, p: float = 1, *, axis: int = -1, scale: float = 1.0) -> Bound:
+    """Bound on ‖softmax(λ(x + d)) − softmax(λx)‖_p for a step d of any size, from any x.
+
+    The smaller of 2^{1/p}·tanh(λ·osc(d)/4) (theorem tv-step), which never exceeds the diameter of
+    the simplex, and (λ/2)‖d‖_p (theorem softmax-lp). Half the value for p = 1 is the total variation.
+
+    >>> step_bound([1.0, -1.0], p=1)
+    Bound(at most 0.924235, l1, the step d from any x; tv-step, softmax-lp)
+    """
+    p = exponent(p)
+    scale = abs(scale_value(scale, infinite="any step may flip the softmax"))
+    xp, d = rows(d, axis=axis, name="d")
+    if known(xp.any(~xp.isfinite(d))):
+        raise ValueError("d must be finite: it is a step, not a mask")
+    spread = xp.max(d, axis=-1) - xp.min(d, axis=-1)
+    variation = 2 ** (1 / p) * xp.tanh(spread * (scale / 4))
+    size = xp.squeeze(lp_norm(d, p), axis=-1)
+    relative = (16 + 2 * math.log2(d.shape[-1])) * float(xp.finfo(d.dtype).eps)
+    upper = round_up(xp.minimum(variation, size * (scale / 2)), relative)
+    domain, theorem = "the step d from any x", ("tv-step", "softmax-lp")
+    return Bound(xp.zeros_like(upper), upper, "upper", lp(p), domain, theorem)
+
+
+class Regularity(NamedTuple):
+    """What softmax(λx) is as an operator in l2 (theorem cocoercive)."""
+
+    lipschitz: Bound
+    cocoercive: Bound
+    nonexpansive: bool
+    firmly_nonexpansive: bool
+    contractive: bool
+
+
+def regularity(scale: float = 1.0) -> Regularity:
+    """Lipschitz constant λ/2, co-coercivity 2/λ, and whether softmax(λx) is nonexpansive.
+
+    It is nonexpansive and firmly nonexpansive for λ in (0, 2] and contractive for λ in (0, 2).
+
+    >>> regularity(2.0).firmly_nonexpansive, regularity(2.0).contractive
+    (True, False)
+    """
+    scale = scale_value(
+        scale, infinite="the limit is not continuous", zero="the softmax is constant"
+    )
+    if scale < 0:
+        raise ValueError(
+            f"scale must be positive: softmax(λx) is monotone for λ > 0 only, got {scale}"
+        )
+    everywhere = "all x, y in R^n, n >= 2"
+    half, beta = scale / 2, 2 / scale
+    return Regularity(
+        Bound(half, half, "exact", lp(2), everywhere, ("softmax-lp",), half),
+        Bound(round_down(beta), round_up(beta), "exact", lp(2), everywhere, ("cocoercive",), beta),
+        nonexpansive=scale <= 2,
+        firmly_nonexpansive=scale <= 2,
+        contractive=scale < 2,
+    )
+
+
+def bounded_logits_lipschitz(n: int, spread: float, p: float = 2, *, scale: float = 1.0) -> Bound:
+    """Lipschitz constant of softmax(λx) over logits with max x − min x ≤ spread.
+
+    The largest probability is at most 1/(1 + (n−1)e^{−λ·spread}) there. While that stays below ½,
+    so does the constant (theorem bounded-logits): exact for p = 1 and inf, a bracket for other p.
+
+    >>> bounded_logits_lipschitz(100, 1.0, p=1)
+    Bound(exact 0.0520096, l1, max x - min x <= 1, n = 100; bounded-logits)
+    """
+    p = exponent(p)
+    scale = abs(scale_value(scale, infinite="the limit is not continuous"))
+    if n < 2:
+        raise ValueError(f"n must be at least 2 (for one logit the softmax is constant), got {n}")
+    if not 0 <= spread < math.inf:
+        raise ValueError(f"spread must be a finite number >= 0, got {spread!r}")
+    domain, theorem = f"max x - min x <= {spread:g}, n = {n}", ("bounded-logits",)
+    odds = min(1.0, math.exp(scale * spread) / (n - 1)) if scale * spread < 700 else 1.0
+    value = scale * 2 * odds / (1 + odds) ** 2
+    slack = (8 + scale * spread) * 2.0**-52
+    upper = min(round_up(value, slack), scale / 2)
+    if p in (1, math.inf):
+        return Bound(round_down(value, slack), upper, "exact", lp(p), domain, theorem, value)
+    # Evidence from below: the k largest logits tied, all others `spread` below.
+    points = [[spread] * k + [0.0] * (n - k) for k in {1, 2, min(3, n), (n + 1) // 2}]
+    lower = max(float(local_lipschitz(point, p, scale=scale).lower) for point in points)
+    return Bound(min(lower, upper), upper, "bracket", lp(p), domain, (*theorem, "local-p-bracket"))
+
+
+def entropy_floor(n: int, norm: float) -> Bound:
+    """Least entropy (in nats) of a softmax whose scaled logits λx have l2 norm at most ``norm``.
+
+    Attained with one logit up and the others equally down (theorem entropy-floor). The entropy of
+    such a row lies between ``lower`` and ``upper`` = log n.
+
+    >>> entropy_floor(8, 2.0)
+    Bound(between 1.69... and 2.07945, l2->entropy, ||scale * x||_2 <= 2, n = 8; entropy-floor)
+    """
+    if n < 2:
+        raise ValueError(f"n must be at least 2, got {n}")
+    if not 0 <= norm < math.inf:
+        raise ValueError(f"norm must be a finite number >= 0, got {norm!r}")
+    drop = norm * math.sqrt(n / (n - 1))
+    weight = (n - 1) * math.exp(-drop)
+    floor = math.log1p(weight) + drop * weight / (1 + weight)
+    lower = round_down(floor, (16 + drop) * 2.0**-52)
+    domain = f"||scale * x||_2 <= {norm:g}, n = {n}"
+    return Bound(
+        lower, round_up(math.log(n)), "bracket", Norm("l2", "entropy"), domain, ("entropy-floor",)
+    )
