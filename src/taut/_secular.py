@@ -74,6 +74,8 @@ def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array
     is_top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
     top = xp.max(x, axis=-1, keepdims=True)
     top = xp.where(top == -math.inf, xp.zeros_like(top), top)
+    masked = x == -math.inf
+    x = xp.where(masked, top, x)
     difference = x - top
     # What the subtraction rounded away (Knuth's TwoSum). Without it a tail of many equal weights
     # inherits one rounding error of size |x₁ − xᵢ| eps, the same in every term.
@@ -81,7 +83,7 @@ def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array
     lost = (x - (difference - back)) + (-top - back)
     zeros = xp.zeros_like(x)
     lost = xp.where(xp.isfinite(lost), lost, zeros)
-    out = is_top | (x == -math.inf)
+    out = is_top | masked
     exponents = xp.where(difference == 0, zeros, difference * scale)
     exponents = xp.where(out, xp.full_like(x, -math.inf), exponents)
     weights = xp.exp(exponents)
@@ -93,7 +95,7 @@ def _newton(xp: Namespace, e: Array, tail: Array, runner_up: Array) -> Array:
     total = 1 + tail
     first, second, cross = tail / total, runner_up * (1 - runner_up / total), runner_up / total
     half = (first - second) / 2
-    x = (first + second) / 2 + xp.sqrt(half * half + cross * cross)
+    x = (first + second) / 2 + xp.hypot(half, cross)  # squares would underflow on peaked rows
     x = xp.minimum(xp.maximum(x, runner_up), xp.ones_like(x))
     for _ in range(_NEWTON_STEPS):
         ratios = _safe_ratio(xp, e, x - e)

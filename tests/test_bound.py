@@ -1,0 +1,155 @@
+"""Bound: provenance, safe numbers, composition, printing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import taut
+from taut import Bound
+from taut._bound import lp
+
+
+def upper(value, p=2, q=None):
+    return Bound(0.0, value, "upper", lp(p, q), "here", ("softmax-lp",))
+
+
+def test_an_unknown_theorem_is_refused():
+    with pytest.raises(KeyError, match="no theorem 'magic'"):
+        Bound(0.0, 1.0, "upper", lp(2), "here", ("magic",))
+
+
+def test_value_only_when_exact():
+    assert taut.global_lipschitz().value == 0.5
+    with pytest.raises(TypeError, match="read .upper for a guarantee"):
+        upper(1.0).value  # noqa: B018
+    with pytest.raises(TypeError, match=r"read \.upper"):
+        float(upper(1.0))
+
+
+def test_comparisons_answer_only_what_is_known():
+    bracket = Bound(0.2, 0.3, "bracket", lp(3), "here", ("local-p-bracket",))
+    assert bracket < 0.31
+    assert bracket <= 0.3
+    assert bracket > 0.1
+    assert not bracket > 0.3
+    assert not bracket < 0.2
+    with pytest.raises(ValueError, match="undecided"):
+        assert bracket < 0.25
+    with pytest.raises(TypeError, match="no truth value"):
+        bool(bracket)
+
+
+def test_nan_never_passes():
+    broken = Bound(math.nan, math.nan, "upper", lp(2), "here", ())
+    for question in (lambda b: b < 1, lambda b: b <= 1, lambda b: b > 1, lambda b: b >= 1):
+        with pytest.raises(ValueError, match="undecided"):
+            question(broken)
+
+
+def test_a_batch_is_not_one_number():
+    batch = taut.local_lipschitz(np.zeros((3, 2)))
+    assert len(batch) == 3
+    assert batch.shape == (3,)
+    assert float(batch[0]) == 0.5
+    with pytest.raises(TypeError, match="not one number"):
+        float(batch)
+    with pytest.raises(TypeError, match="element by element"):
+        assert batch < 1
+    with pytest.raises(TypeError, match="cannot be indexed"):
+        taut.global_lipschitz()[0]
+
+
+def test_max_is_the_worst_row():
+    batch = taut.local_lipschitz([[0.0, 0.0], [3.0, 0.0]])
+    worst = batch.max()
+    assert worst.shape == ()
+    assert float(worst) == 0.5
+    assert "the worst of 2" in worst.domain
+    with pytest.raises(ValueError, match="it is empty"):
+        taut.local_lipschitz(np.zeros((0, 2))).max()
+
+
+def test_chain_multiplies_and_rounds_up():
+    total = taut.chain(upper(0.1), upper(0.2), upper(0.3))
+    assert total.upper > 0.1 * 0.2 * 0.3
+    assert total.upper == pytest.approx(0.006, rel=1e-12)
+    assert total.kind == "upper"
+    assert total.lower == 0
+    mixed = taut.chain(upper(1.0, math.inf, 1), upper(2.0, 1, 2))
+    assert str(mixed.norm) == "linf->l2"
+    with pytest.raises(ValueError, match="cannot chain a bound into l1 with one from l2"):
+        taut.chain(upper(1.0, math.inf, 1), upper(1.0, 2))
+
+
+def test_add_and_heads():
+    assert taut.add(upper(1.0), upper(2.0)).upper == pytest.approx(3.0)
+    assert taut.add(upper(1.0), upper(2.0)).upper >= 3.0
+    assert taut.heads(upper(3.0), upper(4.0)).upper == pytest.approx(5.0)
+    assert taut.heads(upper(3.0), upper(4.0)).upper >= 5.0
+    with pytest.raises(ValueError, match="share one norm"):
+        taut.add(upper(1.0), upper(1.0, 1))
+    with pytest.raises(ValueError, match="in l2 only"):
+        taut.heads(upper(1.0, 1), upper(1.0, 1))
+
+
+def test_a_measured_value_bounds_nothing():
+    measured = taut.empirical_lipschitz([0.0, 1.0])
+    with pytest.raises(ValueError, match="measured and bounds nothing"):
+        taut.chain(measured, upper(1.0))
+    with pytest.raises(TypeError, match="takes bounds"):
+        taut.add(0.5)
+    with pytest.raises(ValueError, match="at least one"):
+        taut.chain()
+
+
+def test_composition_is_sound_for_a_real_chain():
+    """softmax after a linear map after a softmax, against sampled ratios."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((4, 4))
+    linear = Bound(0.0, float(np.linalg.norm(A, 2)) * (1 + 1e-12), "upper", lp(2), "R^4", ())
+    total = taut.chain(taut.global_lipschitz(), linear, taut.global_lipschitz())
+    x, y = rng.standard_normal((2, 500, 4))
+
+    def f(v):
+        return taut.softmax(taut.softmax(v) @ A.T)
+
+    ratios = np.linalg.norm(f(x) - f(y), axis=-1) / np.linalg.norm(x - y, axis=-1)
+    assert ratios.max() <= total.upper
+
+
+def test_scaling():
+    doubled = 2 * taut.global_lipschitz()
+    assert doubled.upper >= 1.0
+    assert float(doubled) == 1.0
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="finite number >= 0"):
+            taut.global_lipschitz() * bad
+
+
+def test_composition_works_on_batches_of_every_backend(backend):
+    batch = taut.local_lipschitz(backend.array(np.zeros((3, 2))))
+    total = taut.chain(batch, batch)
+    assert np.all(backend.numpy(total.upper) >= 0.25)
+    assert np.all(backend.numpy(taut.heads(batch, batch).upper) < 0.70711)
+
+
+def test_print_rounds_outward():
+    bracket = Bound(0.12345678, 0.12345678, "bracket", lp(3), "here", ("local-p-bracket",))
+    assert repr(bracket) == "Bound(between 0.123456 and 0.123457, l3, here; local-p-bracket)"
+    assert "at most 0.123457" in repr(upper(0.1234561))
+    assert "shape (3,)" in repr(taut.local_lipschitz(np.zeros((3, 2))))
+    assert "shape (0,)" in repr(taut.local_lipschitz(np.zeros((0, 2))))
+
+
+def test_notebook_display_is_escaped():
+    nasty = Bound(0.0, 1.0, "upper", lp(2), "<script>", ("softmax-lp",))
+    assert "<script>" not in nasty._repr_html_()
+    assert "&lt;script&gt;" in nasty._repr_html_()
+
+
+def test_bounds_are_frozen():
+    with pytest.raises(AttributeError):
+        taut.global_lipschitz().upper = 0.1

@@ -1,0 +1,452 @@
+"""The global and exact local constants: theorems of sections 2 and 3, four ways each."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import taut
+
+INF = math.inf
+exponents = st.sampled_from([1.0, 1.01, 1.5, 2.0, 3.0, 8.0, 100.0, INF])
+rows = st.integers(2, 8).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.floats(-1, 1), min_size=n, max_size=n),
+        st.lists(st.floats(-1, 1), min_size=n, max_size=n),
+        st.floats(-2, 2).map(lambda e: 10.0**e),
+    )
+)
+
+
+def change(x, d, scale=1.0):
+    """softmax(x + d) − softmax(x) in extended precision."""
+    wide = [np.asarray(v, dtype=np.longdouble) for v in (x, d)]
+    values = []
+    for z in (wide[0] + wide[1], wide[0]):
+        weights = np.exp(scale * (z - np.max(z)))
+        values.append(weights / weights.sum())
+    return (values[0] - values[1]).astype(np.float64)
+
+
+def dense(x, scale=1.0):
+    return taut.jacobian(np.asarray(x, dtype=np.float64), scale=scale)
+
+
+# softmax-lp ---------------------------------------------------------------------------------
+
+
+@pytest.mark.theorem("softmax-lp", "holds")
+@given(rows, exponents, st.floats(-3, 3))
+def test_softmax_lp_holds(row, p, scale):
+    x, d, size = (np.array(v) for v in row)
+    x, d = x * size, d * size
+    upper = taut.global_lipschitz(p, scale=scale).upper
+    norm = np.linalg.norm(d, p)
+    assert np.linalg.norm(change(x, d, scale), p) <= upper * norm * (1 + 1e-12) + 1e-15
+
+
+@pytest.mark.theorem("softmax-lp", "attained")
+@pytest.mark.parametrize("n", [2, 3, 10, 1000])
+@pytest.mark.parametrize("p", [1, 1.5, 2, 4, INF])
+def test_softmax_lp_is_attained_or_approached(n, p):
+    for within in (1e-2, 1e-6, 1e-12):
+        x = taut.worst_input(n, p, scale=2.0, within=within)
+        local = taut.local_lipschitz(x, p, scale=2.0)
+        assert local.lower >= 2 * (0.5 - within) * (1 - 1e-13)
+        assert local.upper <= taut.global_lipschitz(p, scale=2.0).upper
+
+
+@pytest.mark.theorem("softmax-lp", "falsifiable")
+@pytest.mark.parametrize("p", [1, 2, 3, INF])
+def test_softmax_lp_with_a_smaller_constant_fails(p):
+    x = taut.worst_input(5, p)
+    v = taut.worst_direction(x, p) * 1e-4
+    ratio = np.linalg.norm(change(x, v), p) / np.linalg.norm(v, p)
+    assert ratio > 0.99 * taut.global_lipschitz(p).upper
+
+
+@pytest.mark.theorem("softmax-lp", "derivative")
+def test_the_constant_bounds_the_autodiff_jacobian(torch):
+    x = torch.randn(50, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+    for row in x:
+        J = torch.autograd.functional.jacobian(lambda v: torch.softmax(v, -1), row).numpy()
+        for p in (1, 2, INF):
+            assert np.linalg.norm(J, p) <= taut.global_lipschitz(p).upper
+
+
+def test_one_logit_has_no_sensitivity():
+    assert float(taut.global_lipschitz(n=1)) == 0
+    for p in (1, 2, 3, INF):
+        assert taut.local_lipschitz([3.0], p).upper < 1e-300
+
+
+def test_example_1_of_s1():
+    """The printed digits drop a 9: the ratio is 0.49999999504436, as 50-digit arithmetic says."""
+    from flint import arb, ctx
+
+    ctx.dps = 50
+    x = [0.0, 0.0] + [-20.0] * 8
+    v = taut.worst_direction(x, 2)
+    measured = taut.empirical_lipschitz(x, 2, epsilon=1e-4, along="worst")
+    assert measured.lower == pytest.approx(0.49999999504436, abs=2e-14)
+
+    def softmax(z):
+        weights = [arb(value).exp() if not isinstance(value, arb) else value.exp() for value in z]
+        total = sum(weights, arb(0))
+        return [w / total for w in weights]
+
+    step = [arb(1e-4) * arb(float(entry)) for entry in v]
+    before, after = softmax([arb(a) for a in x]), softmax([arb(a) + b for a, b in zip(x, step)])
+    top = sum(((a - b) * (a - b) for a, b in zip(after, before)), arb(0)).sqrt()
+    ratio = float(top / sum((b * b for b in step), arb(0)).sqrt())
+    assert ratio == pytest.approx(0.49999999504436, abs=1e-14)
+    assert abs(ratio - 0.4999999504472) > 1e-8
+
+
+def test_example_2_of_s1():
+    for delta in (1e-1, 1e-3, 1e-6):
+        for p in (1.5, 2, 5):
+            s = np.array([0.5 - delta, 0.5 - delta] + [2 * delta / 8] * 8)
+            v = np.array([1.0, -1.0] + [0.0] * 8) * 2 ** (-1 / p)
+            reached = np.linalg.norm(s * (v - s @ v), p)
+            assert reached == pytest.approx(0.5 - 2 * delta * (1 - delta), rel=1e-12)
+            local = taut.local_lipschitz(taut.logits(s), p)
+            assert reached * (1 - 1e-12) <= local.upper < 0.5
+
+
+# cocoercive ---------------------------------------------------------------------------------
+
+
+@pytest.mark.theorem("cocoercive", "holds")
+@given(rows, st.floats(0.1, 5))
+def test_cocoercive(row, scale):
+    x, d, size = (np.array(v) for v in row)
+    x, d = x * size, d * size
+    moved = change(x, d, scale)
+    beta = taut.regularity(scale).cocoercive.lower
+    assert moved @ d >= beta * (moved @ moved) - 1e-15 * (1 + size)
+
+
+@pytest.mark.theorem("cocoercive", "attained")
+@pytest.mark.theorem("cocoercive", "falsifiable")
+def test_cocoercive_is_tight():
+    d = np.array([1e-4, -1e-4])
+    moved = change(np.zeros(2), d, 3.0)
+    beta = taut.regularity(3.0).cocoercive.upper
+    assert moved @ d < 1.01 * beta * (moved @ moved)
+
+
+def test_ranges_of_scale():
+    low, edge, high = (taut.regularity(scale) for scale in (1.9, 2.0, 2.1))
+    assert low.contractive
+    assert low.firmly_nonexpansive
+    assert edge.nonexpansive
+    assert not edge.contractive
+    assert not high.nonexpansive
+    assert not high.firmly_nonexpansive
+
+
+# mixed norms --------------------------------------------------------------------------------
+
+
+def brute_inf_to_one(J):
+    n = len(J)
+    signs = np.array(np.meshgrid(*[[1, -1]] * n)).reshape(n, -1)
+    return np.abs(J @ signs).sum(axis=0).max()
+
+
+@pytest.mark.theorem("inf-to-1", "holds")
+@given(st.lists(st.floats(-4, 4), min_size=2, max_size=9), st.floats(0.1, 3))
+def test_inf_to_one_is_the_norm(x, scale):
+    bound = taut.local_lipschitz(x, INF, 1, scale=scale)
+    exact = brute_inf_to_one(dense(x, scale))
+    assert bound.kind == "exact"
+    assert bound.lower <= exact * (1 + 1e-13)
+    assert exact <= bound.upper * (1 + 1e-13)
+    assert bound.upper <= taut.global_lipschitz(INF, 1, scale=scale).upper
+    signs = taut.worst_direction(x, INF, 1, scale=scale)
+    assert np.abs(dense(x, scale) @ signs).sum() == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.theorem("inf-to-1", "attained")
+@pytest.mark.theorem("inf-to-1", "falsifiable")
+def test_inf_to_one_reaches_one():
+    """The constant is 1, not 1/2: half of it is exceeded."""
+    assert taut.local_lipschitz(taut.worst_input(7, INF, 1), INF, 1).lower > 1 - 1e-12
+    moved = change([0.0, 0.0], [1e-3, -1e-3])
+    assert np.abs(moved).sum() / 1e-3 > 0.99
+
+
+def test_inf_to_one_beyond_exact_enumeration():
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 1.0, 3.0, 10.0):
+        x = rng.standard_normal((40, 60)) * scale
+        bound = taut.local_lipschitz(x, INF, 1)
+        signs = taut.worst_direction(x, INF, 1)
+        reached = np.abs(taut.jvp(x, signs)).sum(axis=-1)
+        assert np.all(bound.lower <= reached * (1 + 1e-10))
+        assert np.all(reached <= bound.upper)
+        assert np.all(bound.upper <= 1)
+        assert np.all(bound.lower / bound.upper > 0.999)
+    # Three equal large entries and dust: the dust cannot fill the gap.
+    x = np.log([0.3, 0.3, 0.3] + [0.1 / 40] * 40)
+    bound = taut.local_lipschitz(x, INF, 1)
+    assert bound.upper == pytest.approx(4 * 0.4 * 0.6, rel=1e-9)
+    assert bound.lower == pytest.approx(4 * 0.4 * 0.6, rel=1e-9)
+
+
+@pytest.mark.theorem("1-to-inf", "holds")
+@given(st.lists(st.floats(-30, 30), min_size=2, max_size=8))
+def test_one_to_inf_is_the_largest_entry(x):
+    value = taut.local_lipschitz(x, 1, INF)
+    assert value.lower <= np.abs(dense(x)).max() * (1 + 1e-14)
+    assert np.abs(dense(x)).max() <= value.upper * (1 + 1e-14)
+
+
+@pytest.mark.theorem("1-to-inf", "attained")
+@pytest.mark.theorem("1-to-inf", "falsifiable")
+def test_one_to_inf_reaches_a_quarter():
+    x = taut.worst_input(6, 1, INF)
+    assert taut.local_lipschitz(x, 1, INF).lower > 0.99 * taut.global_lipschitz(1, INF).upper
+
+
+@pytest.mark.theorem("1-to-q", "holds")
+@given(st.lists(st.floats(-30, 30), min_size=2, max_size=8), st.floats(1, 60) | st.just(1000.0))
+def test_one_to_q_is_the_largest_column(x, q):
+    columns = np.linalg.norm(dense(x) / np.abs(dense(x)).max(), q, axis=0) * np.abs(dense(x)).max()
+    for pair in ((1, q), (q / (q - 1) if q > 1 else INF, INF)):
+        bound = taut.local_lipschitz(x, *pair)
+        assert bound.lower <= columns.max() * (1 + 1e-12)
+        assert columns.max() <= bound.upper * (1 + 1e-12)
+        assert bound.upper <= taut.global_lipschitz(*pair).upper * (1 + 1e-15)
+        v = taut.worst_direction(x, *pair)
+        assert np.linalg.norm(v, pair[0]) == pytest.approx(1)
+        assert np.linalg.norm(taut.jvp(x, v), pair[1]) == pytest.approx(columns.max(), rel=1e-6)
+
+
+@pytest.mark.theorem("1-to-q", "attained")
+@pytest.mark.theorem("1-to-q", "falsifiable")
+def test_one_to_q_is_tight():
+    for q in (1.5, 2, 5):
+        reached = taut.local_lipschitz(taut.worst_input(9, 1, q), 1, q)
+        assert reached.lower > 0.9999 * taut.global_lipschitz(1, q).upper
+
+
+# tv-step ------------------------------------------------------------------------------------
+
+
+@pytest.mark.theorem("tv-step", "holds")
+@given(rows, st.sampled_from([1.0, 2.0, 3.0, INF]), st.floats(-3, 3))
+def test_step_bound_holds_for_any_step(row, p, scale):
+    x, d, size = (np.array(v) for v in row)
+    x, d = x * size, d * size
+    assert np.linalg.norm(change(x, d, scale), p) <= taut.step_bound(d, p, scale=scale).upper + 1e-18
+
+
+@pytest.mark.theorem("tv-step", "attained")
+@pytest.mark.theorem("tv-step", "falsifiable")
+@pytest.mark.parametrize("size", [1e-3, 1.0, 10.0])
+def test_step_bound_is_attained_for_two_classes(size):
+    d = np.array([size, -size])
+    for p in (1, 2, INF):
+        reached = np.linalg.norm(change(-d / 2, d), p)
+        assert reached > 0.9999999 * taut.step_bound(d, p).upper
+
+
+# entropy-floor ------------------------------------------------------------------------------
+
+
+def entropy(s):
+    return -np.sum(s * np.log(s), axis=-1)
+
+
+@pytest.mark.theorem("entropy-floor", "holds")
+def test_entropy_floor_holds():
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 5, 20):
+        for norm in (0.1, 1.0, 3.0, 10.0):
+            x = rng.standard_normal((2000, n)) ** 3
+            x *= norm / np.linalg.norm(x, axis=-1, keepdims=True)
+            floor = taut.entropy_floor(n, norm)
+            assert np.all(entropy(taut.softmax(x)) >= floor.lower)
+            assert np.all(entropy(taut.softmax(x)) <= floor.upper)
+
+
+@pytest.mark.theorem("entropy-floor", "attained")
+@pytest.mark.theorem("entropy-floor", "falsifiable")
+def test_entropy_floor_is_attained():
+    n, norm = 6, 2.5
+    x = np.full(n, -norm / math.sqrt(n * (n - 1)))
+    x[0] = norm * math.sqrt((n - 1) / n)
+    assert np.linalg.norm(x) == pytest.approx(norm)
+    assert entropy(taut.softmax(x)) == pytest.approx(taut.entropy_floor(n, norm).lower, rel=1e-12)
+
+
+# local constants ----------------------------------------------------------------------------
+
+points = st.lists(st.floats(-40, 40) | st.just(0.0), min_size=1, max_size=10).map(np.array)
+
+
+@pytest.mark.theorem("local-1-inf", "holds")
+@given(points, st.floats(0, 3))
+def test_local_one_and_inf(x, scale):
+    J = dense(x, scale)
+    one, inf = taut.local_lipschitz(x, (1, INF), scale=scale)
+    for bound, order in ((one, 1), (inf, INF)):
+        exact = np.linalg.norm(J, order)
+        assert bound.lower <= exact * (1 + 1e-13) + 1e-300
+        assert exact <= bound.upper * (1 + 1e-13)
+
+
+@pytest.mark.theorem("local-1-inf", "attained")
+@pytest.mark.theorem("local-1-inf", "falsifiable")
+def test_local_one_and_inf_directions():
+    x = np.random.default_rng(0).standard_normal((20, 7)) * 3
+    for p in (1, INF):
+        v = taut.worst_direction(x, p)
+        reached = np.linalg.norm(taut.jvp(x, v), p, axis=-1)
+        assert np.all(np.linalg.norm(v, p, axis=-1) == 1)
+        np.testing.assert_allclose(reached, taut.local_lipschitz(x, p).value, rtol=1e-12)
+        assert np.all(reached > 0.99 * taut.local_lipschitz(x, p).upper)
+
+
+@pytest.mark.theorem("local-2", "holds")
+@given(points, st.floats(0, 3))
+def test_local_two(x, scale):
+    exact = np.linalg.eigvalsh(dense(x, scale)).max()
+    bound = taut.local_lipschitz(x, 2, scale=scale)
+    assert bound.lower <= exact + 1e-15
+    assert exact <= bound.upper + 1e-15
+
+
+@pytest.mark.theorem("local-2", "attained")
+@pytest.mark.theorem("local-2", "falsifiable")
+@pytest.mark.parametrize("scale", [0.01, 1.0, 10.0, 60.0])
+def test_local_two_direction(scale):
+    x = np.random.default_rng(0).standard_normal((200, 12)) * scale
+    x[:50, 1] = x[:50].max(axis=-1)  # ties
+    x[50:60] = 0.0
+    v = taut.worst_direction(x)
+    np.testing.assert_allclose(np.linalg.norm(v, axis=-1), 1, rtol=1e-14)
+    value = taut.local_lipschitz(x).value
+    np.testing.assert_allclose(taut.jvp(x, v), value[:, None] * v, atol=1e-15 + 1e-14 * value.max())
+    assert np.all(np.linalg.norm(taut.jvp(x, v), axis=-1) > 0.99 * taut.local_lipschitz(x).upper)
+
+
+@pytest.mark.theorem("local-2-bracket", "holds")
+@given(points.filter(lambda x: len(x) > 1))
+def test_local_two_bracket(x):
+    s = np.sort(taut.softmax(x))[::-1]
+    value = taut.local_lipschitz(x, 2)
+    assert 0.5 * (s[0] + s[1] - (s[0] - s[1]) ** 2) <= value.upper + 1e-16
+    assert value.lower <= s[0] * (1 - s[0] + s[1]) + 1e-16
+
+
+@pytest.mark.theorem("local-2-bracket", "attained")
+@pytest.mark.theorem("local-2-bracket", "falsifiable")
+def test_local_two_bracket_is_attained_for_two():
+    s = taut.softmax([1.0, 0.0])
+    value = float(taut.local_lipschitz([1.0, 0.0]))
+    assert 0.5 * (s.sum() - (s[0] - s[1]) ** 2) == pytest.approx(value, rel=1e-14)
+    assert s[0] * (1 - s[0] + s[1]) == pytest.approx(value, rel=1e-14)
+
+
+@pytest.mark.theorem("bounded-logits", "holds")
+def test_bounded_logits_hold():
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 10, 60):
+        for spread in (0.0, 0.5, 2.0, 6.0):
+            x = rng.uniform(0, spread, (300, n)) if spread else np.zeros((1, n))
+            x[: len(x) // 2] = np.round(x[: len(x) // 2] / (spread or 1)) * spread
+            for p in (1, 1.5, 2, INF):
+                bound = taut.bounded_logits_lipschitz(n, spread, p, scale=1.5)
+                local = taut.local_lipschitz(x, p, scale=1.5)
+                assert np.all(local.lower <= bound.upper)
+
+
+@pytest.mark.theorem("bounded-logits", "attained")
+@pytest.mark.theorem("bounded-logits", "falsifiable")
+def test_bounded_logits_are_attained():
+    x = np.zeros(50)
+    x[0] = 1.2
+    bound = taut.bounded_logits_lipschitz(50, 1.2, 1)
+    assert float(taut.local_lipschitz(x, 1)) == pytest.approx(bound.value, rel=1e-13)
+    assert bound.upper < 0.5
+    assert taut.bounded_logits_lipschitz(50, 30.0, 1).value == 0.5
+
+
+# the box ------------------------------------------------------------------------------------
+
+
+@pytest.mark.theorem("radius", "holds")
+@given(
+    st.lists(st.floats(-5, 5), min_size=2, max_size=6),
+    st.floats(0, 3),
+    st.floats(0.1, 3),
+    st.integers(0, 2**32 - 1),
+)
+def test_probabilities_stay_in_their_intervals(x, radius, scale, seed):
+    rng = np.random.default_rng(seed)
+    low, high = taut.probability_intervals(x, radius, scale=scale)
+    steps = rng.uniform(-radius, radius, (50, len(x)))
+    steps[:25] = np.sign(steps[:25]) * radius
+    moved = taut.softmax(np.array(x) + steps, scale=scale)
+    assert np.all(moved >= low * (1 - 1e-13))
+    assert np.all(moved <= high * (1 + 1e-13))
+    for p in (1, 2, 3, INF):
+        box = taut.local_lipschitz(x, p, radius=radius, scale=scale)
+        inside = taut.local_lipschitz(np.array(x) + steps, p, scale=scale)
+        assert np.all(inside.lower <= box.upper * (1 + 1e-13))
+        assert box.lower <= box.upper
+
+
+@pytest.mark.theorem("radius", "attained")
+@pytest.mark.theorem("radius", "falsifiable")
+def test_intervals_and_box_constant_are_attained():
+    x, r, scale = np.array([2.0, 0.5, -1.0]), 0.3, 1.7
+    low, high = taut.probability_intervals(x, r, scale=scale)
+    for i in range(3):
+        step = np.full(3, -r)
+        step[i] = r
+        assert taut.softmax(x + step, scale=scale)[i] == pytest.approx(high[i], rel=1e-13)
+        assert taut.softmax(x - step, scale=scale)[i] == pytest.approx(low[i], rel=1e-13)
+    box = taut.local_lipschitz(x, 1, radius=r, scale=scale)
+    corner = taut.local_lipschitz(x + [-r, r, r], 1, scale=scale)
+    assert float(corner) == pytest.approx(float(box), rel=1e-13)
+
+
+def test_box_of_radius_zero_is_the_point():
+    x = np.random.default_rng(0).standard_normal((20, 5)) * 4
+    for p in (1, INF):
+        np.testing.assert_allclose(
+            taut.local_lipschitz(x, p, radius=0).value, taut.local_lipschitz(x, p).value, rtol=1e-12
+        )
+
+
+def test_box_reaches_one_half_when_the_top_can():
+    assert taut.local_lipschitz([1.0, 0.0], 1, radius=0.5).value == 0.5
+    assert taut.local_lipschitz([1.0, 0.0], 1, radius=0.4).value < 0.5
+
+
+def test_sequence_of_exponents_gives_the_same(backend):
+    x = backend.array(np.random.default_rng(1).standard_normal((4, 6)))
+    together = taut.local_lipschitz(x, (1, 2, 3.0, INF))
+    for bound, p in zip(together, (1, 2, 3.0, INF), strict=True):
+        np.testing.assert_array_equal(
+            backend.numpy(bound.upper), backend.numpy(taut.local_lipschitz(x, p).upper)
+        )
+
+
+def test_negative_scale_is_softmin(backend):
+    x = np.random.default_rng(2).standard_normal((3, 5))
+    x[0, 2] = -INF
+    flipped = np.where(np.isinf(x), x, -x)
+    got = taut.local_lipschitz(backend.array(x), (1, 2), scale=-2.0)
+    expected = taut.local_lipschitz(flipped, (1, 2), scale=2.0)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(backend.numpy(a.value), b.value, rtol=1e-5)
+    assert float(taut.local_lipschitz([1.0, 2.0], scale=0.0)) == 0
