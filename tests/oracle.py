@@ -20,9 +20,7 @@ def exact_constants(row: np.ndarray, scale: float = 1.0) -> tuple[arb, arb]:
         return zero, zero
     lam = arb(float(scale))
     top = max(float(value) for value in row)
-    exponents = sorted(
-        (float(value) for value in row if value != -math.inf), reverse=True
-    )[1:]
+    exponents = sorted((float(value) for value in row if value != -math.inf), reverse=True)[1:]
     e = [(lam * (arb(value) - arb(top))).exp() for value in exponents]
     tail = sum(e, zero)
     total = 1 + tail
@@ -33,7 +31,7 @@ def exact_constants(row: np.ndarray, scale: float = 1.0) -> tuple[arb, arb]:
 
 
 def _root(e: list[arb]) -> arb:
-    """Root X in (e₂, 1) of (1 − X)(T + Σ e²/(X − e)) = X by Newton from below, which is monotone."""
+    """Root X in (e₂, 1) of (1 − X)(T + Σ e²/(X − e)) = X by Newton from below: monotone."""
     tail = sum(e, arb(0))
     total = 1 + tail
     first, second, cross = tail / total, e[0] * (1 - e[0] / total), e[0] / total

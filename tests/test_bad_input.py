@@ -50,10 +50,8 @@ class TestLogits:
         with pytest.raises(TypeError, match="axis must be an int"):
             function(np.zeros((2, 2)), axis=0.5)
 
-    @pytest.mark.parametrize("scale", [NAN, "2", None])
+    @pytest.mark.parametrize("scale", [NAN, "two", None])
     def test_wrong_scale(self, function, scale):
-        if scale == "2":
-            pytest.skip("a string of a number converts")
         with pytest.raises((TypeError, ValueError), match="scale must be a real number"):
             function(np.zeros(2), scale=scale)
 

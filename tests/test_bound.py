@@ -23,7 +23,7 @@ def test_an_unknown_theorem_is_refused():
 
 def test_value_only_when_exact():
     assert taut.global_lipschitz().value == 0.5
-    with pytest.raises(TypeError, match="read .upper for a guarantee"):
+    with pytest.raises(TypeError, match=r"read \.upper for a guarantee"):
         upper(1.0).value  # noqa: B018
     with pytest.raises(TypeError, match=r"read \.upper"):
         float(upper(1.0))

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taut
+from taut._array import lp_norm
 
 INF = math.inf
 exponents = st.sampled_from([1.0, 1.01, 1.5, 2.0, 3.0, 8.0, 100.0, INF])
@@ -100,20 +101,24 @@ def test_example_1_of_s1():
         return [w / total for w in weights]
 
     step = [arb(1e-4) * arb(float(entry)) for entry in v]
-    before, after = softmax([arb(a) for a in x]), softmax([arb(a) + b for a, b in zip(x, step)])
-    top = sum(((a - b) * (a - b) for a, b in zip(after, before)), arb(0)).sqrt()
+    before, after = (
+        softmax([arb(a) for a in x]),
+        softmax([arb(a) + b for a, b in zip(x, step, strict=True)]),
+    )
+    top = sum(((a - b) * (a - b) for a, b in zip(after, before, strict=True)), arb(0)).sqrt()
     ratio = float(top / sum((b * b for b in step), arb(0)).sqrt())
     assert ratio == pytest.approx(0.49999999504436, abs=1e-14)
     assert abs(ratio - 0.4999999504472) > 1e-8
 
 
-def test_example_2_of_s1():
+def test_example_2_of_s1_corrected():
+    """The paper has ½ − 2δ(1−δ) for this v; it is ½ − δ, because ⟨s, v⟩ = 0."""
     for delta in (1e-1, 1e-3, 1e-6):
         for p in (1.5, 2, 5):
             s = np.array([0.5 - delta, 0.5 - delta] + [2 * delta / 8] * 8)
             v = np.array([1.0, -1.0] + [0.0] * 8) * 2 ** (-1 / p)
             reached = np.linalg.norm(s * (v - s @ v), p)
-            assert reached == pytest.approx(0.5 - 2 * delta * (1 - delta), rel=1e-12)
+            assert reached == pytest.approx(0.5 - delta, rel=1e-12)
             local = taut.local_lipschitz(taut.logits(s), p)
             assert reached * (1 - 1e-12) <= local.upper < 0.5
 
@@ -225,7 +230,8 @@ def test_one_to_q_is_the_largest_column(x, q):
         assert bound.upper <= taut.global_lipschitz(*pair).upper * (1 + 1e-15)
         v = taut.worst_direction(x, *pair)
         assert np.linalg.norm(v, pair[0]) == pytest.approx(1)
-        assert np.linalg.norm(taut.jvp(x, v), pair[1]) == pytest.approx(columns.max(), rel=1e-6)
+        reached = lp_norm(taut.jvp(x, v), pair[1])[0]
+        assert reached == pytest.approx(columns.max(), rel=1e-6)
 
 
 @pytest.mark.theorem("1-to-q", "attained")
@@ -244,7 +250,9 @@ def test_one_to_q_is_tight():
 def test_step_bound_holds_for_any_step(row, p, scale):
     x, d, size = (np.array(v) for v in row)
     x, d = x * size, d * size
-    assert np.linalg.norm(change(x, d, scale), p) <= taut.step_bound(d, p, scale=scale).upper + 1e-18
+    assert (
+        np.linalg.norm(change(x, d, scale), p) <= taut.step_bound(d, p, scale=scale).upper + 1e-18
+    )
 
 
 @pytest.mark.theorem("tv-step", "attained")
@@ -341,9 +349,13 @@ def test_local_two_direction(scale):
 @given(points.filter(lambda x: len(x) > 1))
 def test_local_two_bracket(x):
     s = np.sort(taut.softmax(x))[::-1]
+    rest = s[1:].sum()  # 1 − s₁
+    gap = rest - s[1]  # 1 − s₁ − s₂
     value = taut.local_lipschitz(x, 2)
-    assert 0.5 * (s[0] + s[1] - (s[0] - s[1]) ** 2) <= value.upper + 1e-16
-    assert value.lower <= s[0] * (1 - s[0] + s[1]) + 1e-16
+    # s₁ + s₂ − (s₁ − s₂)², with s₁ + s₂ = 1 − gap and s₁ − s₂ = 1 − gap − 2s₂
+    lower = 0.5 * (gap * (1 - gap) + 4 * s[1] * (1 - gap) - 4 * s[1] ** 2)
+    assert lower <= value.upper * (1 + 1e-13)
+    assert value.lower <= s[0] * (rest + s[1]) * (1 + 1e-13)
 
 
 @pytest.mark.theorem("local-2-bracket", "attained")

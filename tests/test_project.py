@@ -29,6 +29,7 @@ LAYERS = (
     "_secular",
     "_kernel",
     "_derivatives",
+    "_exact",
     "_sides",
     "_partition",
     "_mixed",

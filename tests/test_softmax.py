@@ -1,4 +1,4 @@
-"""Softmax as a function: theorems shift, inverse, superposition, sharpness, stable, two-class, lse."""
+"""Softmax as a function: the theorems of the registry's first section."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def test_shift(x, c):
 
 @pytest.mark.theorem("shift", "falsifiable")
 def test_shift_by_different_amounts_matters():
-    assert not np.allclose(taut.softmax(np.array([0.0, 1.0]) + [0.01, 0.0]), taut.softmax([0.0, 1.0]))
+    assert not np.allclose(
+        taut.softmax(np.array([0.0, 1.0]) + [0.01, 0.0]), taut.softmax([0.0, 1.0])
+    )
 
 
 @pytest.mark.theorem("stable", "holds")
@@ -45,7 +47,9 @@ def test_stable_at_the_edge_of_the_range():
     huge = np.finfo(np.float64).max
     np.testing.assert_array_equal(taut.softmax([huge, -huge]), [1.0, 0.0])
     np.testing.assert_array_equal(taut.softmax([huge, huge]), [0.5, 0.5])
-    np.testing.assert_allclose(taut.softmax([huge, -huge], scale=0.5 / huge), reference([0.5, -0.5]))
+    np.testing.assert_allclose(
+        taut.softmax([huge, -huge], scale=0.5 / huge), reference([0.5, -0.5])
+    )
     np.testing.assert_array_equal(taut.softmax([1.0, 1.0, 0.0], scale=huge), [0.5, 0.5, 0.0])
 
 
@@ -104,15 +108,15 @@ def test_the_constant_is_lost():
 @pytest.mark.theorem("superposition", "holds")
 @given(
     st.integers(2, 6).flatmap(
-        lambda n: st.lists(st.lists(st.floats(-5, 5), min_size=n, max_size=n), min_size=2, max_size=4)
+        lambda n: st.lists(
+            st.lists(st.floats(-5, 5), min_size=n, max_size=n), min_size=2, max_size=4
+        )
     ),
     st.data(),
 )
 def test_superposition(inputs, data):
     weights = data.draw(st.lists(st.floats(-3, 3), min_size=len(inputs), max_size=len(inputs)))
-    product = math.prod(
-        taut.softmax(x) ** a for x, a in zip(inputs, weights, strict=True)
-    )
+    product = math.prod(taut.softmax(x) ** a for x, a in zip(inputs, weights, strict=True))
     expected = product / np.sum(product)
     np.testing.assert_allclose(taut.blend(inputs, weights), expected, rtol=1e-9)
 
@@ -170,7 +174,8 @@ def test_gradient_of_logsumexp_is_softmax(torch, jax):
         np.testing.assert_allclose(np.asarray(grad), taut.softmax(x, scale=scale), rtol=1e-5)
         h = 1e-6
         finite = [
-            (taut.logsumexp(x + h * e, scale=scale) - taut.logsumexp(x - h * e, scale=scale)) / (2 * h)
+            (taut.logsumexp(x + h * e, scale=scale) - taut.logsumexp(x - h * e, scale=scale))
+            / (2 * h)
             for e in np.eye(4)[:3]
         ]
         np.testing.assert_allclose(finite, taut.softmax(x, scale=scale)[:3], rtol=1e-8)
@@ -228,9 +233,11 @@ def test_axis(backend):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_computed_in_float32(torch, jax, dtype):
     for module in (torch, jax.numpy):
-        x = module.asarray(np.array([1.0, 2.0, 0.5], dtype=np.float32)).astype(dtype) if (
-            module is jax.numpy
-        ) else torch.tensor([1.0, 2.0, 0.5], dtype=getattr(torch, dtype))
+        x = (
+            module.asarray(np.array([1.0, 2.0, 0.5], dtype=np.float32)).astype(dtype)
+            if (module is jax.numpy)
+            else torch.tensor([1.0, 2.0, 0.5], dtype=getattr(torch, dtype))
+        )
         s = taut.softmax(x)
         assert "float32" in str(s.dtype)
         np.testing.assert_allclose(np.asarray(s), taut.softmax([1.0, 2.0, 0.5]), rtol=1e-6)

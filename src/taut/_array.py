@@ -134,6 +134,12 @@ def scale_value(scale: float, *, infinite: str | None = None, zero: str | None =
     return value
 
 
+def representable(scale: float, x: Array) -> float:
+    """The scale, not beyond the range of x's dtype: an infinite scale times 0 would be NaN."""
+    largest = float(np.finfo(np.float32 if eps_of(x) > 1e-10 else np.float64).max)
+    return min(max(scale, -largest), largest)
+
+
 def exponent(p: float, *, name: str = "p") -> float:
     """Check the exponent of an l_p norm, 1 <= p <= inf."""
     try:
@@ -196,7 +202,7 @@ def differentiated(x: Array) -> bool:
 
 
 def host_view(x: Array) -> np.ndarray[Any, Any] | None:
-    """The values as a NumPy array sharing memory where possible; None while traced or off the CPU."""
+    """The values as a NumPy array, shared if possible; None while traced or off the CPU."""
     if isinstance(x, np.ndarray):
         return x
     if is_torch(x):
@@ -211,8 +217,8 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
         host: np.ndarray[Any, Any] = x.detach().numpy()
         return host
     if is_jax(x) and not isinstance(x, sys.modules["jax"].core.Tracer):
-        if all(device.platform == "cpu" for device in x.devices()):
-            return np.asarray(x)
+        on_cpu = all(device.platform == "cpu" for device in x.devices())
+        return np.asarray(x) if on_cpu else None
     return None
 
 

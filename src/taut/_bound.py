@@ -6,10 +6,11 @@ import html
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from itertools import pairwise
 from typing import Any, Literal
 
 from taut import theorems
-from taut._array import Array, known, namespace
+from taut._array import Array, known, namespace, stop_gradient
 
 __all__ = ["Bound", "Norm", "add", "chain", "heads", "lp"]
 
@@ -116,7 +117,7 @@ class Bound:
     def __float__(self) -> float:
         if self.shape != ():
             raise TypeError(f"a batch of constants of shape {self.shape} is not one number")
-        return float(self.value)
+        return float(stop_gradient(self.value))
 
     def __bool__(self) -> bool:
         raise TypeError("a bound has no truth value: compare it with a number")
@@ -170,11 +171,11 @@ class Bound:
                 return f"{self.kind}, shape {self.shape}"
             return f"{self.kind}, shape {self.shape}, largest {self.max()._numbers()}"
         try:
-            low, high = float(self.lower), float(self.upper)
+            low, high = float(stop_gradient(self.lower)), float(stop_gradient(self.upper))
         except (TypeError, RuntimeError):  # being traced
             return f"{self.kind}, traced"
         if self.kind == "exact":
-            return f"exact {_digits(float(self.value), ROUND_HALF_EVEN)}"
+            return f"exact {_digits(float(self), ROUND_HALF_EVEN)}"
         if self.kind == "lower":
             return f"at least {_digits(low, ROUND_FLOOR)}"
         if self.kind == "upper":
@@ -228,7 +229,7 @@ def chain(*bounds: Bound) -> Bound:
     """
     _check(bounds, "chain")
     total = bounds[0].upper
-    for before, after in zip(bounds, bounds[1:], strict=False):
+    for before, after in pairwise(bounds):
         if before.norm.target != after.norm.source:
             raise ValueError(
                 f"cannot chain a bound into {before.norm.target} with one from {after.norm.source}"
@@ -248,7 +249,7 @@ def add(*bounds: Bound) -> Bound:
 
 
 def heads(*bounds: Bound) -> Bound:
-    """Constant of maps side by side, outputs concatenated, in l2: the root of the sum of squares."""
+    """Constant of maps whose outputs are concatenated, in l2: the root of the sum of squares."""
     _check(bounds, "heads")
     _same_norm(bounds)
     if bounds[0].norm.target != "l2":

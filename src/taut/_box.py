@@ -1,4 +1,4 @@
-"""How far the softmax and its constants can go inside a box ‖δ‖_∞ ≤ r of logits (theorem radius)."""
+"""How far the softmax and its constants go in a box ‖δ‖_∞ ≤ r of logits (theorem radius)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from taut._array import (
     widest,
 )
 from taut._bound import round_down, round_up
+from taut._exact import exact_constants
 from taut._norms import induced_norm, positive_scale
 from taut._secular import Spectrum, analyse
 from taut._sides import Sides, at_most, exact_sides
@@ -71,9 +72,8 @@ def probability_intervals(
     return Interval(*(restore_axis(end, axis) for end in ends))
 
 
-def box_norm(x: Array, pair: tuple[float, float], radius: float, scale: float) -> Sides:
+def box_norm(x: Array, p: float, q: float, radius: float, scale: float) -> Sides:
     """Largest λ‖M‖_p over the box of half-width ``radius`` around every row."""
-    p, q = pair
     radius = check_radius(radius)
     if p != q:
         raise ValueError(f"a radius needs the same norm on both sides, not l{p:g}->l{q:g}")
@@ -89,9 +89,10 @@ def box_norm(x: Array, pair: tuple[float, float], radius: float, scale: float) -
     upper = at_most(
         round_up(one.upper**share * xp.minimum(two, one.upper) ** (1 - share)), scale / 2
     )
-    lower = induced_norm(x, p, p, scale, {}).lower
-    for corner in _corners(xp, x, spectrum, radius, scale):
-        lower = xp.maximum(lower, induced_norm(corner, p, p, scale, {}).lower)
+    lower = xp.zeros_like(upper)
+    for point in (x, *_corners(xp, x, spectrum, radius, scale)):
+        here = induced_norm(point, p, p, scale, exact_constants(point, scale))
+        lower = xp.maximum(lower, here.lower)
     theorem = ("radius", "local-2-bracket") if p == 2 else ("radius", "local-p-bracket")
     return Sides(xp.minimum(lower, upper), upper, None, "bracket", theorem)
 
@@ -119,8 +120,8 @@ def _upper_two(xp: Namespace, x: Array, spectrum: Spectrum, spread: float, scale
     """Upper bound on λ‖M‖₂ in the box: the largest u(1 − u + v) (theorem local-2-bracket).
 
     u runs over the range of the largest probability and v, the second largest, is at most u, 1 − u
-    and the top of its own range. On each piece the function is monotone or concave, so the ends, the
-    breaks and the one stationary point suffice. Log-odds keep 1 − u free of cancellation.
+    and the top of its own range. On each piece the function is monotone or concave, so the ends,
+    the breaks and the one stationary point suffice. Log-odds keep 1 − u free of cancellation.
     """
     e2 = spectrum.runner_up
     rest = 1 + spectrum.tail - e2

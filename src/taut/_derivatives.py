@@ -42,9 +42,9 @@ def graft(value: Array, formula: Array) -> Array:
 def smooth_weights(x: Array, scale: float) -> tuple[Array, Array]:
     """Differentiable weights exp(λ(xᵢ − x₁)) of the entries below the top, and the ties besides.
 
-    The weights are 0 at the top, at entries tied with it and at masked ones; the second result (last
-    axis kept) counts the tied entries but one. Those stay at weight 1 whatever moves, because x₁ is
-    taken as the mean of the tied logits.
+    The weights are 0 at the top, at entries tied with it and at masked ones; the second result
+    (last axis kept) counts the tied entries but one. Those stay at weight 1 whatever moves, because
+    x₁ is taken as the mean of the tied logits.
     """
     xp = namespace(x)
     x = widest(x)

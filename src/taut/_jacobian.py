@@ -26,8 +26,8 @@ _NOT_AT_INFINITY = "the limit of the softmax has no derivative"
 def jacobian(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """Dense Jacobian λ(Diag(s) − ssᵀ) of softmax(λx) (theorem jacobian).
 
-    The axis is replaced by two trailing ones: the result has shape (..., n, n). It is symmetric, its
-    rows sum to 0, and a masked entry has a zero row and column. For products with a vector use
+    The axis is replaced by two trailing ones: the result has shape (..., n, n). It is symmetric,
+    its rows sum to 0, and a masked entry has a zero row and column. For products with a vector use
     :func:`jvp`, which needs no matrix.
 
     >>> jacobian([0.0, 0.0])
@@ -55,7 +55,7 @@ def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     array([ 0.5, -0.5])
     """
     scale = scale_value(scale, infinite=_NOT_AT_INFINITY)
-    xp, x = rows(x, axis=axis, name="x")
+    _, x = rows(x, axis=axis, name="x")
     _, v = rows(v, axis=axis, name="v")
     if tuple(v.shape)[-1] != tuple(x.shape)[-1]:
         raise ValueError(
@@ -65,8 +65,15 @@ def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
 
 
 def covariance_product(s: Array, v: Array) -> Array:
-    """M(s) v = s∘(v − ⟨s, v⟩1) along the last axis."""
+    """M(s) v = s∘(v − ⟨s, v⟩1) along the last axis.
+
+    v is measured from its entry at the largest probability, which shift invariance allows: on a
+    peaked row ⟨s, v⟩ is almost that entry, and subtracting them would leave no digit.
+    """
     xp = namespace(s)
+    top = positions(s) == xp.expand_dims(xp.argmax(s, axis=-1), axis=-1)
+    reference = xp.sum(xp.where(top, v, xp.zeros_like(v)), axis=-1, keepdims=True)
+    v = v - reference
     return s * (v - xp.sum(s * v, axis=-1, keepdims=True))
 
 

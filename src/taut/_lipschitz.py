@@ -1,4 +1,4 @@
-"""Lipschitz constants of the softmax: global, at a point, and the inputs and directions behind them."""
+"""Lipschitz constants of the softmax: global, at a point, and what attains them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from taut._array import Array, dual_exponent, exponent, quietly, restore_axis, rows, scale_value
 from taut._bound import Bound, lp, round_down, round_up
 from taut._box import box_norm
+from taut._exact import exact_constants
 from taut._norms import check_pair, direction, induced_norm, positive_scale
 
 __all__ = ["global_lipschitz", "local_lipschitz", "worst_direction", "worst_input"]
@@ -131,16 +132,15 @@ def local_lipschitz(
     scale = scale_value(scale, infinite=_NO_DERIVATIVE)
     _, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(x, scale)
-    shared: dict[str, Any] = {}
-    bounds = []
-    for one in exponents:
-        pair = check_pair(one, q)
-        if radius is None:
-            sides = induced_norm(x, *pair, scale, shared)
-            bounds.append(sides.bound(lp(*pair), "at the given point"))
-        else:
-            sides = box_norm(x, pair, radius, scale)
-            bounds.append(sides.bound(lp(*pair), f"the box of radius {radius:g} around the point"))
+    pairs = [check_pair(one, q) for one in exponents]
+    if radius is None:
+        exact = exact_constants(x, scale)
+        sides = [induced_norm(x, *pair, scale, exact) for pair in pairs]
+        domain = "at the given point"
+    else:
+        sides = [box_norm(x, *pair, radius, scale) for pair in pairs]
+        domain = f"the box of radius {radius:g} around the point"
+    bounds = [s.bound(lp(*pair), domain) for s, pair in zip(sides, pairs, strict=True)]
     return tuple(bounds) if isinstance(p, Sequence) else bounds[0]
 
 
@@ -171,11 +171,11 @@ def worst_input(
     scale: float = 1.0,
     within: float = 1e-6,
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Logits at which the local constant attains the global one, or comes within λ·``within`` of it.
+    """Logits whose local constant attains the global one, or comes within λ·``within`` of it.
 
     For p = 1, inf, 1→inf and inf→1 it is attained at (ln(n−1)/λ, 0, …, 0), for n = 2 at 0. In the
     other norms with n ≥ 3 it is only approached, along s = (½−δ, ½−δ, 2δ/(n−2), …) with
-    2δ(1−δ) = ``within`` (S1 proposition 2 and example 2).
+    δ = ``within``, where it is at least λ(½ − δ) (S1 proposition 2 and example 2, corrected).
 
     >>> float(local_lipschitz(worst_input(10, p=2), p=2)) > 0.499999
     True
@@ -192,6 +192,5 @@ def worst_input(
     if (p in (1, math.inf)) and (q in (1, math.inf)):
         x[0] = math.log(n - 1) / scale
         return x
-    delta = within / (1 + math.sqrt(1 - 2 * within))
-    x[:2] = math.log((0.5 - delta) * (n - 2) / (2 * delta)) / scale
+    x[:2] = math.log((0.5 - within) * (n - 2) / (2 * within)) / scale
     return x

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from taut._array import (
     Array,
     check_logits,
-    differentiated,
     dual_exponent,
     exponent,
     lp_norm,
@@ -16,11 +14,10 @@ from taut._array import (
     positions,
     stop_gradient,
 )
-from taut._derivatives import attach
 from taut._jacobian import covariance_product
 from taut._mixed import half_signs, inf_to_one, largest_column, one_to_q
-from taut._pnorm import any_p, power_direction
-from taut._secular import Constants, analyse, constants, eigenvector
+from taut._pnorm import any_p, power_direction, signed_power
+from taut._secular import Constants, analyse, eigenvector
 from taut._sides import Sides, exact_sides
 from taut._softmax import softmax
 
@@ -44,29 +41,9 @@ def positive_scale(x: Array, scale: float) -> tuple[Array, float]:
     return xp.where(x == -math.inf, x, -x), -scale
 
 
-def exact_constants(x: Array, scale: float, shared: dict[str, Any]) -> Constants:
-    """λ‖M‖₁ and λ‖M‖₂ of every row, compiled where the values are in main memory."""
-    if "constants" in shared:
-        found: Constants = shared["constants"]
-        return found
-    found = _compiled(x, scale)
-    if differentiated(x):
-        one, two = attach(found.one, found.two, x, scale)
-        found = found._replace(one=one, two=two)
-    shared["constants"] = found
-    return found
-
-
-def _compiled(x: Array, scale: float) -> Constants:
-    xp = namespace(x)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
-    return constants(x, scale)
-
-
-def induced_norm(x: Array, p: float, q: float, scale: float, shared: dict[str, Any]) -> Sides:
-    """λ‖M‖_{p→q} of every row (last axis), scale ≥ 0; ``shared`` keeps work between exponents."""
+def induced_norm(x: Array, p: float, q: float, scale: float, exact: Constants) -> Sides:
+    """λ‖M‖_{p→q} of every row (last axis), scale ≥ 0, given the exact constants of the rows."""
     if p == q:
-        exact = exact_constants(x, scale, shared)
         if p in (1, math.inf):
             value, theorem = exact.one, "local-1-inf"
         elif p == 2:
@@ -74,13 +51,11 @@ def induced_norm(x: Array, p: float, q: float, scale: float, shared: dict[str, A
         else:
             return any_p(x, p, scale, exact)
         return exact_sides(value, exact.relative, exact.absolute, scale / 2, (theorem,))
-    xp = namespace(x)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
     if p == 1:
-        return one_to_q(x, scale, q)
+        return one_to_q(x, scale, q, exact)
     if q == math.inf:
-        return one_to_q(x, scale, dual_exponent(p))
-    return inf_to_one(x, scale)
+        return one_to_q(x, scale, dual_exponent(p), exact)
+    return inf_to_one(x, scale, exact)
 
 
 def direction(x: Array, p: float, q: float, scale: float) -> Array:
@@ -114,7 +89,7 @@ def _dual_direction(x: Array, p: float, scale: float) -> Array:
     size = xp.max(xp.abs(row), axis=-1, keepdims=True)
     empty = size == 0
     row = xp.where(empty, pick, row) / xp.where(empty, xp.ones_like(size), size)
-    v = xp.sign(row) * xp.abs(row) ** (1 / (p - 1))
+    v = signed_power(xp, row, 1 / (p - 1))
     v = v / lp_norm(v, p)
     top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
     at_top = xp.sum(xp.where(top, v, xp.zeros_like(v)), axis=-1, keepdims=True)

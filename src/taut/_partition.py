@@ -2,7 +2,7 @@
 
 ‖M‖_{∞→1} = 4 max_S P(S)(1 − P(S)) (theorem inf-to-1) is a number-partitioning problem. It is solved
 exactly for up to 24 entries by meeting in the middle. Beyond that the largest 24 are enumerated,
-and the small rest is relaxed to a continuous amount (upper bound) and filled greedily (lower bound).
+the small rest is relaxed to a continuous amount (upper bound) and filled greedily (lower bound).
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def nearest_half(s: _Vector) -> Partition:
             subset[index] = True
             missing -= s[index]
     distance = abs(float(np.sum(s[subset])) - 0.5)
+    if small.size == 0:  # the search was exhaustive
+        return Partition(subset, distance, distance)
     return Partition(subset, distance, min(least, distance))
 
 

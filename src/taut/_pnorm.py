@@ -1,10 +1,159 @@
-"""placeholder"""
+"""The induced p-norm of M(s) for any p: a certified bracket.
+
+Below stands the best quotient ‖Mv‖_p/‖v‖_p that the nonlinear power method finds; every iterate is
+a valid lower bound. Above stands the Riesz–Thorin interpolation between the exact 1- and 2-norms
+(theorem local-p-bracket).
+
+M is symmetric, so ‖M‖_p = ‖M‖_p′ (theorem dual) and all work is done at q = max(p, p′) ≥ 2.
+"""
+
+from __future__ import annotations
+
+from taut._array import (
+    Array,
+    Namespace,
+    differentiated,
+    dual_exponent,
+    eps_of,
+    lp_norm,
+    namespace,
+    positions,
+    stop_gradient,
+    widest,
+)
+from taut._bound import round_down, round_up
+from taut._derivatives import graft
+from taut._jacobian import covariance_product
+from taut._secular import Constants, analyse, eigenvector
+from taut._sides import Sides, at_most
+from taut._softmax import softmax
+
+_TRIAL_STEPS, _STEPS = 3, 30
 
 
+def any_p(x: Array, p: float, scale: float, exact: Constants) -> Sides:
+    """Bracket λ‖M‖_p of every row, 1 < p < ∞, p ≠ 2, given the exact constants of the rows."""
+    xp = namespace(x)
+    q = max(p, dual_exponent(p))
+    lower = _lower(xp, x, q, scale, exact)
+    upper = _interpolated(xp, q, scale, exact)
+    return Sides(xp.minimum(lower, upper), upper, None, "bracket", ("local-p-bracket",))
 
-def any_p(x, p, scale, exact):
-    raise NotImplementedError
+
+def power_direction(x: Array, p: float, scale: float) -> Array:
+    """Unit vector in l_p at which the quotient reaches the lower side of the bracket."""
+    xp = namespace(x)
+    q = max(p, dual_exponent(p))
+    s = softmax(widest(x), scale=scale)
+    v = _maximiser(xp, x, s, q, scale)
+    if p < 2:  # ψ_q(Mv) attains the norm for the dual exponent
+        v = signed_power(xp, _unit(xp, covariance_product(s, v)), q - 1)
+    top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
+    at_top = xp.sum(xp.where(top, v, xp.zeros_like(v)), axis=-1, keepdims=True)
+    v = xp.where(at_top < 0, -v, v)
+    size = lp_norm(v, p)
+    v = xp.where(size == 0, xp.astype(top, v.dtype), v)
+    v = v / xp.where(size == 0, xp.ones_like(size), size)
+    return xp.astype(v, x.dtype, copy=False)
 
 
-def power_direction(x, p, scale):
-    raise NotImplementedError
+def _interpolated(xp: Namespace, q: float, scale: float, exact: Constants) -> Array:
+    """‖M‖₁^θ ‖M‖₂^{1−θ}, θ = 1 − 2/q, rounded up."""
+    share = 1 - 2 / q
+    present = exact.two > 0
+    one, two = (xp.where(present, c, xp.ones_like(c)) for c in (exact.one, exact.two))
+    mean = xp.where(present, one**share * two ** (1 - share), xp.zeros_like(one))
+    relative = exact.relative + 8 * eps_of(mean)
+    return at_most(round_up(mean, relative, exact.absolute), scale / 2)
+
+
+def _lower(xp: Namespace, x: Array, q: float, scale: float, exact: Constants) -> Array:
+    """λ times the best quotient found, rounded down; never below the 2-norm, as ‖M‖_q is not."""
+    fixed = stop_gradient(x)
+    s = softmax(widest(fixed), scale=scale)
+    v = _maximiser(xp, fixed, s, q, scale)
+    value = scale * _quotient(xp, s, v, q)
+    value = xp.astype(xp.squeeze(value, axis=-1), x.dtype, copy=False)
+    if differentiated(x):  # at a maximiser the derivative is that of the quotient with v held fixed
+        value = graft(value, scale * _quotient(xp, softmax(widest(x), scale=scale), v, q))
+    relative = exact.relative + 64 * eps_of(s)
+    spectral = round_down(exact.two, exact.relative, exact.absolute)
+    return xp.maximum(round_down(value, relative, exact.absolute), spectral)
+
+
+def _maximiser(xp: Namespace, x: Array, s: Array, q: float, scale: float) -> Array:
+    """A vector with a large quotient: the best start after a few steps, then many steps from it."""
+    best, record = None, None
+    for start in _starts(xp, x, s, q, scale):
+        v = _climb(xp, s, start, q, _TRIAL_STEPS)
+        reached = _quotient(xp, s, v, q)
+        if best is None or record is None:
+            best, record = v, reached
+        else:
+            best = xp.where(reached > record, v, best)
+            record = xp.maximum(reached, record)
+    return _climb(xp, s, best, q, _STEPS)
+
+
+def _starts(xp: Namespace, x: Array, s: Array, q: float, scale: float) -> list[Array]:
+    """The l2 eigenvector, one against the rest, and the best split into k largest and rest."""
+    top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
+    signs = xp.where(top, xp.ones_like(s), -xp.ones_like(s))
+    starts = [eigenvector(analyse(x, scale)), signs]
+    return [*starts, _best_split(xp, s, q)] if s.shape[-1] > 2 else starts
+
+
+def _best_split(xp: Namespace, s: Array, q: float) -> Array:
+    """The two-valued v, 1 on the k largest entries and −b on the rest, with the largest quotient.
+
+    On flat rows the maximiser is of this kind with many entries on either side (Rolewicz: the norm
+    of f − ∫f on L_p), and no other start finds it. With a = P(k largest) the q-th power of the
+    quotient is (1+b)^q (A(1−a)^q + B a^q)/(k + (n−k)b^q), where A and B are the sums of sᵢ^q on
+    either side; it is largest at b = (k/(n−k))^{1/(q−1)} whatever s is, and k is found by trying all.
+    """
+    n = s.shape[-1]
+    sorted_s = xp.flip(xp.sort(s, axis=-1), axis=-1)
+    largest = sorted_s[..., :1]
+    powers = (sorted_s / xp.where(largest == 0, xp.ones_like(largest), largest)) ** q
+    inside, outside = xp.cumulative_sum(sorted_s, axis=-1), _reverse_sum(xp, sorted_s)
+    k = xp.astype(positions(s)[:-1] + 1, s.dtype)
+    b = (k / (n - k)) ** (1 / (q - 1))
+    score = q * xp.log1p(b) - xp.log(k + (n - k) * b**q)
+    left = xp.log(xp.cumulative_sum(powers, axis=-1))[..., :-1] + q * xp.log(outside[..., 1:])
+    right = xp.log(_reverse_sum(xp, powers))[..., 1:] + q * xp.log(inside[..., :-1])
+    best = xp.argmax(score + xp.maximum(left, right), axis=-1, keepdims=True)
+    rank = xp.argsort(xp.argsort(-s, axis=-1), axis=-1)
+    share = xp.astype(best + 1, s.dtype)
+    return xp.where(rank <= best, xp.ones_like(s), -((share / (n - share)) ** (1 / (q - 1))))
+
+
+def _reverse_sum(xp: Namespace, x: Array) -> Array:
+    """Sums of the entries from each position to the end."""
+    return xp.flip(xp.cumulative_sum(xp.flip(x, axis=-1), axis=-1), axis=-1)
+
+
+def _climb(xp: Namespace, s: Array, v: Array, q: float, steps: int) -> Array:
+    """Steps v ← ψ_q′(M ψ_q(M v)) of the nonlinear power method; the quotient never falls."""
+    for _ in range(steps):
+        u = signed_power(xp, _unit(xp, covariance_product(s, v)), q - 1)
+        v = signed_power(xp, _unit(xp, covariance_product(s, u)), 1 / (q - 1))
+    return v
+
+
+def _quotient(xp: Namespace, s: Array, v: Array, q: float) -> Array:
+    """‖Mv‖_q/‖v‖_q over the last axis, kept; 0 for v = 0."""
+    size = lp_norm(v, q)
+    safe = xp.where(size == 0, xp.ones_like(size), size)
+    return xp.where(size == 0, xp.zeros_like(size), lp_norm(covariance_product(s, v), q) / safe)
+
+
+def _unit(xp: Namespace, v: Array) -> Array:
+    """Scale the largest entry to 1, so that powers neither over- nor underflow."""
+    size = xp.max(xp.abs(v), axis=-1, keepdims=True)
+    return v / xp.where(size == 0, xp.ones_like(size), size)
+
+
+def signed_power(xp: Namespace, v: Array, exponent: float) -> Array:
+    """sign(v)|v|^exponent, elementwise."""
+    size = xp.abs(v) ** exponent
+    return xp.where(v < 0, -size, size)

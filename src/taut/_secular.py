@@ -15,7 +15,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import Array, Namespace, eps_of, namespace, positions, stop_gradient, widest
+from taut._array import (
+    Array,
+    Namespace,
+    eps_of,
+    namespace,
+    positions,
+    representable,
+    stop_gradient,
+    widest,
+)
 
 # Six steps from the top-two start reach 1e-15 (n from 2 to 300, logit scales 0.01 to 60); two more
 # cost little and cover larger n.
@@ -84,7 +93,7 @@ def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array
     zeros = xp.zeros_like(x)
     lost = xp.where(xp.isfinite(lost), lost, zeros)
     out = is_top | masked
-    exponents = xp.where(difference == 0, zeros, difference * scale)
+    exponents = difference * representable(scale, x)
     exponents = xp.where(out, xp.full_like(x, -math.inf), exponents)
     weights = xp.exp(exponents)
     return weights + weights * (lost * scale), is_top, exponents

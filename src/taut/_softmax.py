@@ -17,6 +17,7 @@ from taut._array import (
     check_logits,
     known,
     quietly,
+    representable,
     restore_axis,
     rows,
     scale_value,
@@ -198,17 +199,14 @@ def shifted(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array]:
         reference = largest
     empty = largest == -math.inf
     reference = stop_gradient(xp.where(empty, xp.zeros_like(reference), reference))
-    zeros = xp.zeros_like(x)
     hidden = xp.full_like(x, -math.inf)
     if math.isinf(scale):
-        return xp.where((x == reference) & ~masked, zeros, hidden), reference
+        return xp.where((x == reference) & ~masked, xp.zeros_like(x), hidden), reference
     if abs(scale) < 1:  # the difference of two huge logits may overflow before a small scale acts
         difference, scale = x / 2 - reference / 2, 2 * scale
     else:
         difference = x - reference
-    # A difference of 0 stays 0 even when the scale overflows in the array's precision.
-    exponents = xp.where(difference == 0, zeros, difference * scale)
-    return xp.where(masked, hidden, exponents), reference
+    return xp.where(masked, hidden, difference * representable(scale, x)), reference
 
 
 def _denominator(xp: Namespace, weights: Array) -> Array:

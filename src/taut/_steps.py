@@ -17,7 +17,8 @@ def step_bound(d: Array, p: float = 1, *, axis: int = -1, scale: float = 1.0) ->
     """Bound on ‖softmax(λ(x + d)) − softmax(λx)‖_p for a step d of any size, from any x.
 
     The smaller of 2^{1/p}·tanh(λ·osc(d)/4) (theorem tv-step), which never exceeds the diameter of
-    the simplex, and (λ/2)‖d‖_p (theorem softmax-lp). Half the value for p = 1 is the total variation.
+    the simplex, and (λ/2)‖d‖_p (theorem softmax-lp). For p = 1, half of it bounds the total
+    variation.
 
     >>> step_bound([1.0, -1.0], p=1)
     Bound(at most 0.924235, l1, the step d from any x; tv-step, softmax-lp)

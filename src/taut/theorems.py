@@ -185,7 +185,7 @@ _ENTRIES = (
         _GLOBAL,
         "½‖σ(x + d) − σ(x)‖₁ ≤ tanh(λ·osc(d)/4); ‖σ(x + d) − σ(x)‖_p ≤ 2^{1/p} of it",
         "all x, d in R^n",
-        "for a set S, logit P(S) moves by at most λ·osc(d), and sigmoid(a+b) − sigmoid(a) ≤ tanh(b/4)",
+        "for a set S, logit P(S) moves by at most λ·osc(d); sigmoid(a+b) − sigmoid(a) ≤ tanh(b/4)",
         "attained for n = 2 at x = −d/2",
         "taut",
     ),
@@ -204,8 +204,8 @@ _ENTRIES = (
         _LOCAL,
         "‖M‖₁ = ‖M‖_∞ = 2s₁(1 − s₁)",
         _POINT,
-        "the absolute row sum is 2sᵢ(1 − sᵢ), and the largest probability wins: if s₁ > ½ every other "
-        "sᵢ ≤ 1 − s₁ < ½",
+        "the absolute row sum is 2sᵢ(1 − sᵢ), and the largest probability wins: if s₁ > ½ every "
+        "other sᵢ ≤ 1 − s₁ < ½",
         "equality",
         "S1 proposition 2",
     ),
@@ -273,6 +273,8 @@ THEOREMS = {theorem.id: theorem for theorem in _ENTRIES}
 ERRATA = (
     Erratum("S1 example 1", "ratio ≈ 0.4999999504472",
             "0.49999999504436 (50-digit arithmetic): a 9 was dropped in print"),
+    Erratum("S1 example 2", "‖M(s)v‖_p = ½ − 2δ(1−δ) for v = 2^{−1/p}(1, −1, 0, …)",
+            "½ − δ: ⟨s,v⟩ = 0, so M(s)v = s∘v; the sequence still tends to ½, faster"),
     Erratum("S1 section 4.3", "objective + τ(H(x) − H(y))",
             "−τH(x) + τH(y), the sign that the stated iteration solves"),
     Erratum("S1 theorem 3, proof", "‖Aᵀ‖_p = ‖A‖_p", "only p = 2; in general ‖Aᵀ‖_p = ‖A‖_{p′}"),
@@ -286,7 +288,7 @@ ERRATA = (
     Erratum("S2 equation 37", "property 2 implies", "property 3"),
     Erratum("S4 theorem 2.1", "constant 2", "½"),
     Erratum("S4 section 2.2", "AᵀA ≈ I makes the rows of A orthonormal",
-            "the columns; for square A both, and for a row-stochastic A only permutations reach it"),
+            "the columns; for square A both; for a row-stochastic A only permutations reach it"),
     Erratum("S4 section 2.1", "how P is concatenated is not said",
             "stacked, so that PᵀP is d×d and the constraint can be met"),
 )  # fmt: skip
