@@ -11,9 +11,9 @@ BITS = 200
 TINY = arb(2.0**-100)
 
 
-def exact_constants(row: np.ndarray, scale: float = 1.0) -> tuple[arb, arb]:
+def exact_constants(row: np.ndarray, scale: float = 1.0, bits: int = BITS) -> tuple[arb, arb]:
     """‖J‖₁ and ‖J‖₂ at the given floating-point logits, as balls far narrower than a double."""
-    ctx.prec = BITS
+    ctx.prec = bits
     finite = [arb(float(value)) for value in row if value != -math.inf]
     zero = arb(0)
     if len(finite) < 2:

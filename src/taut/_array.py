@@ -82,7 +82,9 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
             f"{name} must be a NumPy, PyTorch, JAX or other array-API array, or a list of numbers; "
             f"got {type(x).__name__}"
         ) from None
-    kind = str(x.dtype).rsplit(".", maxsplit=1)[-1]
+    kind = str(getattr(x.dtype, "name", x.dtype)).rsplit(".", maxsplit=1)[-1]
+    if isinstance(x, np.ndarray) and not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
     if kind in _KEPT:
         return xp, x
     if kind in _WIDENED:

@@ -109,7 +109,7 @@ def _best_split(xp: Namespace, s: Array, q: float) -> Array:
     On flat rows the maximiser is of this kind with many entries on either side (Rolewicz: the norm
     of f − ∫f on L_p), and no other start finds it. With a = P(k largest) the q-th power of the
     quotient is (1+b)^q (A(1−a)^q + B a^q)/(k + (n−k)b^q), where A and B are the sums of sᵢ^q on
-    either side; it is largest at b = (k/(n−k))^{1/(q−1)} whatever s is, and k is found by trying all.
+    either side; it is largest at b = (k/(n−k))^{1/(q−1)} whatever s is; all k are tried.
     """
     n = s.shape[-1]
     sorted_s = xp.flip(xp.sort(s, axis=-1), axis=-1)

@@ -48,7 +48,7 @@ class Constants(NamedTuple):
 
     one: Array
     two: Array
-    relative: Array  # bound on the relative error of either
+    relative: Array | float  # bound on the relative error of either
     absolute: float  # what underflow may add to that
 
 

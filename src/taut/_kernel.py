@@ -1,0 +1,143 @@
+"""The compiled kernel: from logits to the exact 1- and 2-constants at about the cost of a softmax.
+
+Rows go in batches that stay in the cache: find the largest and the second largest entry, replace
+the row by exponentials while summing them, then solve the secular equation of :mod:`taut._secular`
+by expanding it once or twice about a good guess. Probabilities are never written to memory. A row
+is worked in its own precision, sums across blocks and all scalars in float64.
+
+Importing this module imports numba; the first call compiles (seconds) and later runs load the
+compiled code from numba's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from taut._kernel_arithmetic import LN2, limits
+from taut._kernel_batch import (
+    QUANTITIES,
+    dead_rows,
+    first_guess,
+    roots,
+    scalings,
+    sums,
+    tops,
+    write,
+)
+
+Matrix = np.ndarray[Any, np.dtype[Any]]
+
+PAD = 64  # rows are padded with -inf to whole SIMD iterations: no scalar remainder loops
+# Entries per block: sums run in the input's precision inside a block and compensated in float64
+# across blocks. Short, because the roundings of a constant tail all have one sign.
+BLOCK32, BLOCK64 = 128, 64
+BATCH = 8192  # entries per batch
+ROWS = 128  # most rows per batch
+CHUNK = 1 << 18  # entries per task: large against the cost of starting a thread
+
+# Bound on the relative error in units of eps: summing a block in at least 2 (float64) or 4
+# (float32) lanes 9, the exponential 1, sums across blocks, root and final operations 4, and a
+# margin. The rounding of differences and products is compensated, so depth does not enter.
+ERROR = 16.0
+
+
+def row_constants(x: Matrix, scale: float, threads: int) -> tuple[Matrix, Matrix, float, float]:
+    """λ‖M‖₁ and λ‖M‖₂ of every row of logits, and the relative and absolute error of either.
+
+    A row with NaN or +inf gives NaN.
+    """
+    kernel = _compiled(x.dtype.name)
+    one, two = (np.empty(x.shape[:-1], dtype=x.dtype) for _ in range(2))
+    flat_one, flat_two = one.reshape(-1), two.reshape(-1)
+    tasks = list(_chunks(x))
+
+    def work(task: tuple[int, Matrix]) -> None:
+        start, part = task
+        stop = start + part.size // part.shape[-1]
+        packed = np.require(part, requirements=["C", "A"]).reshape(-1, part.shape[-1])
+        kernel(packed, scale, flat_one[start:stop], flat_two[start:stop])
+
+    if threads == 1 or len(tasks) < 2:
+        for task in tasks:
+            work(task)
+    else:
+        with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
+            list(pool.map(work, tasks))
+    info = np.finfo(x.dtype)
+    absolute = 4 * max(1.0, scale) * float(info.smallest_subnormal)
+    return one, two, ERROR * float(info.eps), absolute
+
+
+def _chunks(x: Matrix) -> Iterator[tuple[int, Matrix]]:
+    """Parts of about CHUNK entries, with the number of their first row; views, never copies."""
+    if x.size == 0:
+        return
+    if x.flags.c_contiguous:
+        x = x.reshape(-1, x.shape[-1])
+    start, inner = 0, x[0].size if x.ndim > 1 else x.size
+    if x.ndim == 1:
+        yield 0, x
+        return
+    if x.ndim > 2 and inner > CHUNK:
+        for part in x:
+            for offset, piece in _chunks(part):
+                yield start + offset, piece
+            start += inner // x.shape[-1]
+        return
+    step = max(1, CHUNK // inner)
+    for i in range(0, x.shape[0], step):
+        yield i * (inner // x.shape[-1]), x[i : i + step]
+
+
+@lru_cache
+def _compiled(dtype: str) -> Callable[[Matrix, float, Matrix, Matrix], None]:
+    """The kernel for one precision, compiled or loaded from numba's cache on first use."""
+    element = getattr(types, dtype)
+    # Declared read-only, so that arrays that are (JAX's) need no second compilation.
+    rows = types.Array(element, 2, "C", readonly=True)
+    out = types.Array(element, 1, "C")
+    signature = types.void(rows, types.float64, out, out)
+    options = {"nogil": True, "error_model": "numpy"}
+    try:
+        return numba.njit(signature, cache=True, **options)(_constants)
+    except RuntimeError as error:
+        if "cannot cache" not in str(error):
+            raise
+        return numba.njit(signature, **options)(_constants)
+
+
+def _constants(x: Any, scale: float, one: Any, two: Any) -> None:
+    """Fill ``one`` and ``two`` from the rows of ``x`` (compiled)."""
+    rows, n = x.shape
+    block = BLOCK32 if x.itemsize == 4 else BLOCK64
+    blocks = (n + block - 1) // block
+    size = (n + blocks * PAD - 1) // (blocks * PAD) * PAD
+    merge = 1  # blocks are joined for the pass over the poles
+    while blocks % (2 * merge) == 0 and merge * size < 512:
+        merge *= 2
+    batch = max(1, min(ROWS, BATCH // (blocks * size)))
+    buffer = np.empty((batch, blocks * size), x.dtype)
+    by_block = buffer.reshape((batch, blocks, size))
+    by_half = buffer.reshape((batch, blocks // merge, 2, merge * size // 2))
+    state = np.zeros((QUANTITIES, batch))
+    eps, _, _, ln2_rest = limits(buffer[0, 0])
+    # λ = λ_high (1 + q): q λ_high d is q k ln 2 but for q r, |r| < 0.35, so ln2_low can carry it.
+    scale_high = x.dtype.type(scale)
+    ln2_low = x.dtype.type(ln2_rest - (scale - scale_high) / scale_high * LN2)
+    for start in range(0, rows, batch):
+        m = min(batch, rows - start)
+        tops(x, start, m, buffer, state)
+        alive = scalings(state, m, scale, scale_high, ln2_low)
+        sums(by_block, state, m, scale_high, ln2_low)
+        if alive < m:
+            dead_rows(x, start, state, m)
+        first_guess(state, m, eps)
+        roots(by_half, state, m, eps / 16.0)
+        write(state, m, start, scale, one, two)
