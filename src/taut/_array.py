@@ -244,6 +244,13 @@ def positions(x: Array) -> Array:
     return namespace(x).arange(x.shape[-1], device=_device(x))
 
 
+def running_sum(x: Array) -> Array:
+    """Cumulative sum over the last axis."""
+    if is_torch(x):  # array-api-compat's wrapper cannot be followed by torch.compile
+        return x.cumsum(-1)
+    return namespace(x).cumulative_sum(x, axis=-1)
+
+
 def lp_norm(v: Array, p: float) -> Array:
     """l_p norm over the last axis, kept, scaled so that powers neither over- nor underflow."""
     xp = namespace(v)

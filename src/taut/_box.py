@@ -176,7 +176,7 @@ def _relative(x: Array, depth: Array, spread: float) -> Array:
 
 def _absolute(x: Array) -> float:
     """What underflow may take away, in units of the smallest normal number."""
-    return x.shape[-1] * (2.0**-126 if eps_of(x) > 1e-10 else 2.0**-1022)
+    return float(x.shape[-1]) * (2.0**-126 if eps_of(x) > 1e-10 else 2.0**-1022)
 
 
 def _nonzero(xp: Namespace, total: Array) -> Array:

@@ -39,7 +39,7 @@ def exact_constants(x: Array, scale: float) -> Constants:
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
 ) -> Constants:
-    from taut._kernel import row_constants  # numba is imported when it is first needed
+    from taut._kernel.driver import row_constants  # numba is imported when it is first needed
 
     one, two, relative, absolute = row_constants(host, scale, default_threads(x))
     if np.isnan(np.sum(two)):

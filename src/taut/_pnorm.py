@@ -18,6 +18,7 @@ from taut._array import (
     lp_norm,
     namespace,
     positions,
+    running_sum,
     stop_gradient,
     widest,
 )
@@ -115,11 +116,11 @@ def _best_split(xp: Namespace, s: Array, q: float) -> Array:
     sorted_s = xp.flip(xp.sort(s, axis=-1), axis=-1)
     largest = sorted_s[..., :1]
     powers = (sorted_s / xp.where(largest == 0, xp.ones_like(largest), largest)) ** q
-    inside, outside = xp.cumulative_sum(sorted_s, axis=-1), _reverse_sum(xp, sorted_s)
+    inside, outside = running_sum(sorted_s), _reverse_sum(xp, sorted_s)
     k = xp.astype(positions(s)[:-1] + 1, s.dtype)
     b = (k / (n - k)) ** (1 / (q - 1))
     score = q * xp.log1p(b) - xp.log(k + (n - k) * b**q)
-    left = xp.log(xp.cumulative_sum(powers, axis=-1))[..., :-1] + q * xp.log(outside[..., 1:])
+    left = xp.log(running_sum(powers))[..., :-1] + q * xp.log(outside[..., 1:])
     right = xp.log(_reverse_sum(xp, powers))[..., 1:] + q * xp.log(inside[..., :-1])
     best = xp.argmax(score + xp.maximum(left, right), axis=-1, keepdims=True)
     rank = xp.argsort(xp.argsort(-s, axis=-1), axis=-1)
@@ -129,7 +130,7 @@ def _best_split(xp: Namespace, s: Array, q: float) -> Array:
 
 def _reverse_sum(xp: Namespace, x: Array) -> Array:
     """Sums of the entries from each position to the end."""
-    return xp.flip(xp.cumulative_sum(xp.flip(x, axis=-1), axis=-1), axis=-1)
+    return xp.flip(running_sum(xp.flip(x, axis=-1)), axis=-1)
 
 
 def _climb(xp: Namespace, s: Array, v: Array, q: float, steps: int) -> Array:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._kernel_arithmetic import (
+from taut._kernel.arithmetic import (
     LOG2E,
     exponential,
     limits,
@@ -22,7 +22,7 @@ from taut._kernel_arithmetic import (
     two_sum,
     wide_vectors,
 )
-from taut._kernel_passes import exponentiate, find_top, pole_sums, strike_top
+from taut._kernel.passes import exponentiate, find_top, pole_sums, strike_top
 
 LIFT = 20.0  # e₂ is scaled to about 2^20: products of small entries stay normal in float32
 DEEPEST = -900.0  # exponents of e₂ below this underflow in float64 whatever the scale

@@ -20,8 +20,8 @@ import numba
 import numpy as np
 from numba import types
 
-from taut._kernel_arithmetic import LN2, limits
-from taut._kernel_batch import (
+from taut._kernel.arithmetic import LN2, limits
+from taut._kernel.batch import (
     QUANTITIES,
     dead_rows,
     first_guess,
@@ -104,13 +104,14 @@ def _compiled(dtype: str) -> Callable[[Matrix, float, Matrix, Matrix], None]:
     rows = types.Array(element, 2, "C", readonly=True)
     out = types.Array(element, 1, "C")
     signature = types.void(rows, types.float64, out, out)
-    options = {"nogil": True, "error_model": "numpy"}
+    kernel: Callable[[Matrix, float, Matrix, Matrix], None]
     try:
-        return numba.njit(signature, cache=True, **options)(_constants)
-    except RuntimeError as error:
+        kernel = numba.njit(signature, cache=True, nogil=True, error_model="numpy")(_constants)
+    except RuntimeError as error:  # nowhere to write the cache
         if "cannot cache" not in str(error):
             raise
-        return numba.njit(signature, **options)(_constants)
+        kernel = numba.njit(signature, nogil=True, error_model="numpy")(_constants)
+    return kernel
 
 
 def _constants(x: Any, scale: float, one: Any, two: Any) -> None:

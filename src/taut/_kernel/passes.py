@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._kernel_arithmetic import exponential, largest, plus, select, times, wide_vectors
+from taut._kernel.arithmetic import exponential, largest, plus, select, times, wide_vectors
 
 
 @njit(forceinline=True)

@@ -1,0 +1,1 @@
+"""The compiled kernel for the exact constants; importing its modules imports numba."""
