@@ -3,6 +3,8 @@
 #   make test    set up .venv and run all tests
 PYTHON ?= python3
 BIN := .venv/bin
+# numba's cache does not see changes in the modules that a compiled function calls.
+export NUMBA_CACHE_DIR := $(CURDIR)/.venv/numba/$(shell cat src/taut/_kernel/*.py src/taut/_certificate/*.py 2>/dev/null | cksum | cut -d' ' -f1)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: audit test nightly bench docs lint clean
@@ -18,7 +20,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/bench: .venv/base
-	$(PIP) -e ".[torch,jax,bench]"
+	$(PIP) -e ".[torch,jax]"
 	@touch $@
 
 .venv/docs: .venv/base

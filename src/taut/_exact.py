@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from taut._array import (
@@ -15,36 +17,59 @@ from taut._array import (
     stop_gradient,
 )
 from taut._derivatives import attach
-from taut._secular import Constants, constants
+from taut._secular import constants
+from taut._sides import Sides, exact_sides, rounded_up
 
 # The kernel works with scales that are normal numbers in float32, with room to spare.
 _SMALLEST_SCALE, _LARGEST_SCALE = 1e-30, 1e30
 
 
-def exact_constants(x: Array, scale: float) -> Constants:
+class Exact(NamedTuple):
+    """λ‖M‖₁ and λ‖M‖₂ of every row, and how far rounding may have moved them."""
+
+    one: Sides
+    two: Sides
+    relative: Array | float
+    absolute: float
+
+
+def exact_constants(x: Array, scale: float) -> Exact:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits (last axis), scale ≥ 0; NaN and +inf are refused."""
     host = host_view(x)
     if host is not None and _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
         found = _compiled(x, host, scale)
+        if not differentiated(x):
+            return found
+        values = (found.one.estimate, found.two.estimate)
+        relative, absolute = found.relative, found.absolute
     else:
         xp = namespace(x)
         check_logits(xp, xp.max(x, axis=-1), name="x")
-        found = constants(x, scale)
-    if differentiated(x):
-        one, two = attach(found.one, found.two, x, scale)
-        found = found._replace(one=one, two=two)
-    return found
+        one, two, relative, absolute = constants(x, scale)
+        values = (one, two)
+    one, two = attach(*values, x, scale) if differentiated(x) else values
+    return Exact(
+        exact_sides(one, relative, absolute, scale / 2, ("local-1-inf",)),
+        exact_sides(two, relative, absolute, scale / 2, ("local-2",)),
+        relative,
+        absolute,
+    )
 
 
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
-) -> Constants:
-    from taut._kernel.driver import row_constants  # numba is imported when it is first needed
+) -> Exact:
+    # numba is imported when it is first needed
+    from taut._kernel.driver import error_bound, row_constants
 
-    one, two, relative, absolute = row_constants(host, scale, default_threads(x))
-    if np.isnan(np.sum(two)):
+    out = row_constants(host, scale, rounded_up(scale / 2, x), default_threads(x))
+    if np.isnan(np.sum(out[4])):
         xp = namespace(x)
         check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
         raise ArithmeticError("the secular equation was not solved; please report these logits")
-    one, two = (like(c, x) for c in (one, two))
-    return Constants(one, two, relative, absolute)
+    lines = [like(out[i, ...], x) for i in range(6)]
+    return Exact(
+        Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",)),
+        Sides(lines[3], lines[5], lines[4], "exact", ("local-2",)),
+        *error_bound(host.dtype, scale),
+    )

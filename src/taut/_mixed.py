@@ -12,17 +12,20 @@ import numpy as np
 
 from taut._array import Array, differentiated, host_view, like, namespace, positions, stop_gradient
 from taut._derivatives import graft, smooth_weights
+from taut._exact import Exact
 from taut._partition import Partition, nearest_half
-from taut._secular import Constants, analyse
+from taut._secular import analyse
 from taut._sides import Sides, exact_sides
 from taut._softmax import softmax
 
 
-def one_to_q(x: Array, scale: float, q: float, exact: Constants) -> Sides:
+def one_to_q(x: Array, scale: float, q: float, exact: Exact) -> Sides:
     """λ‖M‖_{1→q} = λ maxⱼ sⱼ((1−sⱼ)^q + Σ_{i≠j} sᵢ^q)^{1/q} (theorem 1-to-q)."""
     xp = namespace(x)
     if math.isinf(q):  # s₁(1 − s₁)
-        return exact_sides(exact.one / 2, exact.relative, exact.absolute, scale / 4, ("1-to-inf",))
+        return exact_sides(
+            exact.one.estimate / 2, exact.relative, exact.absolute, scale / 4, ("1-to-inf",)
+        )
     weights = analyse(stop_gradient(x), scale).weights
     none = xp.zeros_like(weights[..., :1])
     value = scale * xp.max(_columns(weights, none, q), axis=-1)
@@ -67,14 +70,14 @@ def _columns(e: Array, doubles: Array, q: float) -> Array:
     return xp.concat([top, e * far * (1 + rest) ** (1 / q)], axis=-1) / (total * total)
 
 
-def inf_to_one(x: Array, scale: float, exact: Constants) -> Sides:
+def inf_to_one(x: Array, scale: float, exact: Exact) -> Sides:
     """λ‖M‖_{∞→1} = 4λ max_S P(S)(1 − P(S)) (theorem inf-to-1)."""
     s, flat, found = _partitions(x, scale)
     shape = tuple(x.shape)[:-1]
     distance = np.array([p.distance for p in found]).reshape(shape)
     least = np.array([p.least_distance for p in found]).reshape(shape)
     peaked = np.max(s, axis=-1) >= 0.5 if s.size else np.zeros(shape, dtype=bool)
-    alone = 2 * np.asarray(host_view(stop_gradient(exact.one)), dtype=np.float64)
+    alone = 2 * np.asarray(host_view(stop_gradient(exact.one.estimate)), dtype=np.float64)
     lower = np.where(peaked, alone, scale * (1 - 4 * distance**2))
     upper = np.where(peaked, alone, scale * (1 - 4 * least**2))
     dtype = np.asarray(host_view(stop_gradient(x))).dtype

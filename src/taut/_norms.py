@@ -14,11 +14,12 @@ from taut._array import (
     positions,
     stop_gradient,
 )
+from taut._exact import Exact
 from taut._jacobian import covariance_product
 from taut._mixed import half_signs, inf_to_one, largest_column, one_to_q
 from taut._pnorm import any_p, power_direction, signed_power
-from taut._secular import Constants, analyse, eigenvector
-from taut._sides import Sides, exact_sides
+from taut._secular import analyse, eigenvector
+from taut._sides import Sides
 from taut._softmax import softmax
 
 
@@ -41,16 +42,12 @@ def positive_scale(x: Array, scale: float) -> tuple[Array, float]:
     return xp.where(x == -math.inf, x, -x), -scale
 
 
-def induced_norm(x: Array, p: float, q: float, scale: float, exact: Constants) -> Sides:
+def induced_norm(x: Array, p: float, q: float, scale: float, exact: Exact) -> Sides:
     """λ‖M‖_{p→q} of every row (last axis), scale ≥ 0, given the exact constants of the rows."""
     if p == q:
         if p in (1, math.inf):
-            value, theorem = exact.one, "local-1-inf"
-        elif p == 2:
-            value, theorem = exact.two, "local-2"
-        else:
-            return any_p(x, p, scale, exact)
-        return exact_sides(value, exact.relative, exact.absolute, scale / 2, (theorem,))
+            return exact.one
+        return exact.two if p == 2 else any_p(x, p, scale, exact)
     if p == 1:
         return one_to_q(x, scale, q, exact)
     if q == math.inf:

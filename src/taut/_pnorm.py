@@ -24,15 +24,16 @@ from taut._array import (
 )
 from taut._bound import round_down, round_up
 from taut._derivatives import graft
+from taut._exact import Exact
 from taut._jacobian import covariance_product
-from taut._secular import Constants, analyse, eigenvector
+from taut._secular import analyse, eigenvector
 from taut._sides import Sides, at_most
 from taut._softmax import softmax
 
 _TRIAL_STEPS, _STEPS = 3, 30
 
 
-def any_p(x: Array, p: float, scale: float, exact: Constants) -> Sides:
+def any_p(x: Array, p: float, scale: float, exact: Exact) -> Sides:
     """Bracket λ‖M‖_p of every row, 1 < p < ∞, p ≠ 2, given the exact constants of the rows."""
     xp = namespace(x)
     q = max(p, dual_exponent(p))
@@ -58,17 +59,19 @@ def power_direction(x: Array, p: float, scale: float) -> Array:
     return xp.astype(v, x.dtype, copy=False)
 
 
-def _interpolated(xp: Namespace, q: float, scale: float, exact: Constants) -> Array:
+def _interpolated(xp: Namespace, q: float, scale: float, exact: Exact) -> Array:
     """‖M‖₁^θ ‖M‖₂^{1−θ}, θ = 1 − 2/q, rounded up."""
     share = 1 - 2 / q
-    present = exact.two > 0
-    one, two = (xp.where(present, c, xp.ones_like(c)) for c in (exact.one, exact.two))
+    present = exact.two.estimate > 0
+    one, two = (
+        xp.where(present, c, xp.ones_like(c)) for c in (exact.one.estimate, exact.two.estimate)
+    )
     mean = xp.where(present, one**share * two ** (1 - share), xp.zeros_like(one))
     relative = exact.relative + 8 * eps_of(mean)
     return at_most(round_up(mean, relative, exact.absolute), scale / 2)
 
 
-def _lower(xp: Namespace, x: Array, q: float, scale: float, exact: Constants) -> Array:
+def _lower(xp: Namespace, x: Array, q: float, scale: float, exact: Exact) -> Array:
     """λ times the best quotient found, rounded down; never below the 2-norm, as ‖M‖_q is not."""
     fixed = stop_gradient(x)
     s = softmax(widest(fixed), scale=scale)
@@ -78,8 +81,7 @@ def _lower(xp: Namespace, x: Array, q: float, scale: float, exact: Constants) ->
     if differentiated(x):  # at a maximiser the derivative is that of the quotient with v held fixed
         value = graft(value, scale * _quotient(xp, softmax(widest(x), scale=scale), v, q))
     relative = exact.relative + 64 * eps_of(s)
-    spectral = round_down(exact.two, exact.relative, exact.absolute)
-    return xp.maximum(round_down(value, relative, exact.absolute), spectral)
+    return xp.maximum(round_down(value, relative, exact.absolute), exact.two.lower)
 
 
 def _maximiser(xp: Namespace, x: Array, s: Array, q: float, scale: float) -> Array:

@@ -15,7 +15,7 @@ class Sides(NamedTuple):
 
     lower: Array
     upper: Array
-    estimate: Array | None
+    estimate: Array  # None where the constant is not exact
     kind: Kind
     theorem: tuple[str, ...]
 
@@ -35,7 +35,12 @@ def exact_sides(
 
 def at_most(x: Array, ceiling: float) -> Array:
     """Elementwise minimum with a number, which must not become smaller by rounding to x's dtype."""
-    if eps_of(x) == 2.0**-23 and float(np.float32(ceiling)) < ceiling:
-        ceiling = float(np.nextafter(np.float32(ceiling), np.float32(np.inf)))
     xp = namespace(x)
-    return xp.minimum(x, xp.full_like(x, ceiling))
+    return xp.minimum(x, xp.full_like(x, rounded_up(ceiling, x)))
+
+
+def rounded_up(value: float, x: Array) -> float:
+    """The smallest number of x's precision that is not below ``value``."""
+    if eps_of(x) == 2.0**-52 or float(np.float32(value)) >= value:
+        return value
+    return float(np.nextafter(np.float32(value), np.float32(np.inf)))

@@ -239,12 +239,27 @@ def roots(buffer: Any, state: Any, rows: int, tolerance: float) -> None:
 
 
 @njit(error_model="numpy")
-def write(state: Any, rows: int, start: int, scale: float, one: Any, two: Any) -> None:
-    """λ‖M‖₁ = 2λT/Z² and λ‖M‖₂ = λX/Z of the rows of the batch; NaN where a row did not finish."""
+def write(
+    state: Any, rows: int, at: int, scale: float, ceiling: float, error: Any, out: Any
+) -> None:
+    """λ‖M‖₁ = 2λT/Z² and λ‖M‖₂ = λX/Z of the rows, each with its sides; NaN where not solved.
+
+    The six lines of ``out`` are lower, value and upper of the one, then of the other. ``ceiling``
+    is λ/2, which neither exceeds, rounded up to the output's precision; ``error`` is how far
+    rounding may have gone, relative and absolute.
+    """
     wide_vectors()
     for b in range(rows):
         tail = (state[TIES, b] - 1.0) + state[TAIL, b] * state[SIGMA_1, b] * state[SIGMA_2, b]
         total = 1.0 + tail
-        one[start + b] = scale * (2.0 * tail / (total * total))
-        value = scale * (state[ROOT, b] / total)
-        two[start + b] = select(state[LIVE, b] > 0.0, np.nan, value)
+        solved = (state[LIVE, b] == 0.0) & (total == total)
+        one = select(solved, min(scale * (2.0 * tail / (total * total)), ceiling), np.nan)
+        two = select(solved, min(scale * (state[ROOT, b] / total), ceiling), np.nan)
+        one_error = one * error[0] + error[1]
+        two_error = two * error[0] + error[1]
+        out[0, at + b] = max(one - one_error, 0.0)
+        out[1, at + b] = one
+        out[2, at + b] = min(one + one_error, ceiling)
+        out[3, at + b] = max(two - two_error, 0.0)
+        out[4, at + b] = two
+        out[5, at + b] = min(two + two_error, ceiling)

@@ -48,31 +48,36 @@ CHUNK = 1 << 18  # entries per task: large against the cost of starting a thread
 ERROR = 16.0
 
 
-def row_constants(x: Matrix, scale: float, threads: int) -> tuple[Matrix, Matrix, float, float]:
-    """λ‖M‖₁ and λ‖M‖₂ of every row of logits, and the relative and absolute error of either.
+def row_constants(x: Matrix, scale: float, ceiling: float, threads: int) -> Matrix:
+    """λ‖M‖₁ and λ‖M‖₂ of every row of logits, 1e-30 ≤ λ ≤ 1e30, each with its certified sides.
 
-    A row with NaN or +inf gives NaN.
+    The result has six lines: lower, value and upper of the one, then of the other. ``ceiling`` is
+    λ/2 rounded up to the precision of ``x``. A row with NaN or +inf gives NaN.
     """
     kernel = _compiled(x.dtype.name)
-    one, two = (np.empty(x.shape[:-1], dtype=x.dtype) for _ in range(2))
-    flat_one, flat_two = one.reshape(-1), two.reshape(-1)
-    tasks = list(_chunks(x))
+    out = np.empty((6, *x.shape[:-1]), dtype=x.dtype)
+    flat = out.reshape(6, -1)
+    relative, absolute = error_bound(x.dtype, scale)
 
     def work(task: tuple[int, Matrix]) -> None:
-        start, part = task
-        stop = start + part.size // part.shape[-1]
+        first, part = task
         packed = np.require(part, requirements=["C", "A"]).reshape(-1, part.shape[-1])
-        kernel(packed, scale, flat_one[start:stop], flat_two[start:stop])
+        kernel(packed, first, scale, ceiling, relative, absolute, flat)
 
+    tasks = list(_chunks(x))
     if threads == 1 or len(tasks) < 2:
         for task in tasks:
             work(task)
     else:
         with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
             list(pool.map(work, tasks))
-    info = np.finfo(x.dtype)
-    absolute = 4 * max(1.0, scale) * float(info.smallest_subnormal)
-    return one, two, ERROR * float(info.eps), absolute
+    return out
+
+
+def error_bound(dtype: np.dtype[Any], scale: float) -> tuple[float, float]:
+    """Relative and absolute error that rounding may have caused."""
+    info = np.finfo(dtype)
+    return ERROR * float(info.eps), 4 * max(1.0, scale) * float(info.smallest_subnormal)
 
 
 def _chunks(x: Matrix) -> Iterator[tuple[int, Matrix]]:
@@ -97,14 +102,16 @@ def _chunks(x: Matrix) -> Iterator[tuple[int, Matrix]]:
 
 
 @lru_cache
-def _compiled(dtype: str) -> Callable[[Matrix, float, Matrix, Matrix], None]:
+def _compiled(dtype: str) -> Callable[..., None]:
     """The kernel for one precision, compiled or loaded from numba's cache on first use."""
     element = getattr(types, dtype)
     # Declared read-only, so that arrays that are (JAX's) need no second compilation.
     rows = types.Array(element, 2, "C", readonly=True)
-    out = types.Array(element, 1, "C")
-    signature = types.void(rows, types.float64, out, out)
-    kernel: Callable[[Matrix, float, Matrix, Matrix], None]
+    number = types.float64
+    signature = types.void(
+        rows, types.int64, number, number, number, number, types.Array(element, 2, "C")
+    )
+    kernel: Callable[..., None]
     try:
         kernel = numba.njit(signature, cache=True, nogil=True, error_model="numpy")(_constants)
     except RuntimeError as error:  # nowhere to write the cache
@@ -114,8 +121,16 @@ def _compiled(dtype: str) -> Callable[[Matrix, float, Matrix, Matrix], None]:
     return kernel
 
 
-def _constants(x: Any, scale: float, one: Any, two: Any) -> None:
-    """Fill ``one`` and ``two`` from the rows of ``x`` (compiled)."""
+def _constants(
+    x: Any,
+    first: int,
+    scale: float,
+    ceiling: float,
+    relative: float,
+    absolute: float,
+    out: Any,
+) -> None:
+    """Fill the columns of ``out`` from ``first`` on from the rows of ``x`` (compiled)."""
     rows, n = x.shape
     block = BLOCK32 if x.itemsize == 4 else BLOCK64
     blocks = (n + block - 1) // block
@@ -141,4 +156,4 @@ def _constants(x: Any, scale: float, one: Any, two: Any) -> None:
             dead_rows(x, start, state, m)
         first_guess(state, m, eps)
         roots(by_half, state, m, eps / 16.0)
-        write(state, m, start, scale, one, two)
+        write(state, m, first + start, scale, ceiling, (relative, absolute), out)

@@ -1,0 +1,57 @@
+"""Run all benchmarks, print the tables and keep them in RESULTS.md with date and machine."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import taut
+from benchmarks import constants, imports
+
+
+def machine() -> str:
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        model = names[0].split(":")[1].strip() if names else model
+    return (
+        f"{datetime.date.today()}, {model}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}, "
+        f"taut {taut.__version__}"
+    )
+
+
+def main() -> None:
+    sections = {
+        "Exact 1-, 2- and ∞-constants of every row against torch.softmax on the same tensor": (
+            constants.against_softmax
+        ),
+        "Against other ways to get the 2-norm (float64, logit scale 5, one thread)": (
+            constants.against_other_methods
+        ),
+        "Growth in n and memory (float32, logit scale 5, one thread)": constants.growth,
+        "Other constants (float64, logit scale 2, one thread)": constants.any_p,
+        "Import": imports.import_cost,
+    }
+    parts = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`. Times are the best of interleaved repeats; read the ratios.",
+        "",
+        machine(),
+    ]
+    for title, run in sections.items():
+        text = run()
+        print(f"\n{title}\n{text}", flush=True)
+        parts += ["", f"## {title}", "", text]
+    Path(__file__).with_name("RESULTS.md").write_text("\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()

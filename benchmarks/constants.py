@@ -1,0 +1,147 @@
+"""From logits to the exact 1-, 2- and ∞-constants of every row, against the peers."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+
+import numpy as np
+import torch
+
+import taut
+from benchmarks.timing import best_times, table
+
+P = (1, 2, math.inf)
+ENTRIES = 2_000_000  # small enough that torch.softmax does not spend its time on page faults
+
+
+def logits(rows: int, n: int, scale: float, dtype: torch.dtype) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return (torch.randn(rows, n, generator=generator, dtype=torch.float64) * scale).to(dtype)
+
+
+def against_softmax() -> str:
+    rows = []
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for dtype in (torch.float32, torch.float64):
+            for n in (64, 512, 4096):
+                for scale in (1, 5):
+                    x = logits(ENTRIES // n, n, scale, dtype)
+                    best = best_times(
+                        {
+                            "softmax": lambda x=x: torch.softmax(x, -1),
+                            "taut": lambda x=x: taut.local_lipschitz(x, P),
+                        },
+                        repeats=40,
+                    )
+                    rows.append(
+                        [
+                            str(threads),
+                            str(dtype).removeprefix("torch."),
+                            str(n),
+                            str(scale),
+                            f"{best['softmax'] / ENTRIES * 1e9:.2f}",
+                            f"{best['taut'] / ENTRIES * 1e9:.2f}",
+                            f"{best['taut'] / best['softmax']:.2f}",
+                        ]
+                    )
+    torch.set_num_threads(before)
+    header = ["threads", "dtype", "n", "logit scale", "softmax ns/entry", "taut ns/entry", "ratio"]
+    return table(header, rows)
+
+
+def against_other_methods() -> str:
+    import jax
+
+    from taut._secular import constants
+
+    jax.config.update("jax_enable_x64", True)
+    torch.set_num_threads(1)
+    rows = []
+    for count, n in ((400, 64), (16, 512)):
+        x = logits(count, n, 5.0, torch.float64)
+        host, on_jax = x.numpy(), jax.numpy.asarray(x.numpy())
+        portable = jax.jit(lambda v: constants(v, 1.0)[:2])
+        best = best_times(
+            {
+                "taut": lambda x=x: taut.local_lipschitz(x, P),
+                "jax.jit of the portable form": lambda v=on_jax, f=portable: jax.block_until_ready(
+                    f(v)
+                ),
+                "NumPy, portable form": lambda v=host: constants(v, 1.0),
+                "power iteration, 100 steps (not exact)": lambda x=x: _power_iteration(x),
+                "eigvalsh of the dense Jacobian": lambda v=host: np.linalg.eigvalsh(
+                    taut.jacobian(v)
+                ),
+                "autograd Jacobian + matrix_norm": lambda x=x: _autograd_norms(x),
+            },
+            repeats=7,
+        )
+        for name, seconds in best.items():
+            rows.append(
+                [
+                    str(count),
+                    str(n),
+                    name,
+                    f"{seconds / count * 1e6:.1f}",
+                    f"{seconds / best['taut']:.0f}",
+                ]
+            )
+    return table(["rows", "n", "method", "µs/row", "times taut"], rows)
+
+
+def _power_iteration(x: torch.Tensor) -> torch.Tensor:
+    s = torch.softmax(x, -1)
+    v = torch.randn(s.shape, dtype=s.dtype, generator=torch.Generator().manual_seed(0))
+    for _ in range(100):
+        v = s * (v - (s * v).sum(-1, keepdim=True))
+        v = v / v.norm(dim=-1, keepdim=True)
+    return (s * (v - (s * v).sum(-1, keepdim=True))).norm(dim=-1)
+
+
+def _autograd_norms(x: torch.Tensor) -> list[torch.Tensor]:
+    jacobians = torch.func.vmap(torch.func.jacrev(lambda v: torch.softmax(v, -1)))(x)
+    return [torch.linalg.matrix_norm(jacobians, order) for order in (1, 2, math.inf)]
+
+
+def growth() -> str:
+    torch.set_num_threads(1)
+    rows = []
+    for n in (64, 256, 1024, 4096, 16384, 65536):
+        count = ENTRIES // n
+        x = logits(count, n, 5.0, torch.float32)
+        best = best_times({"taut": lambda x=x: taut.local_lipschitz(x, P)}, repeats=15)["taut"]
+        tracemalloc.start()
+        taut.local_lipschitz(x, P)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        rows.append([str(n), str(count), f"{best / ENTRIES * 1e9:.2f}", f"{peak / count:.0f}"])
+    return table(["n", "rows", "ns/entry", "peak bytes/row beyond the input"], rows)
+
+
+def any_p() -> str:
+    torch.set_num_threads(1)
+    rows = []
+    for n in (64, 512):
+        x = logits(200_000 // n, n, 2.0, torch.float64).numpy()
+        best = best_times(
+            {
+                "p = 1, 2, inf": lambda x=x: taut.local_lipschitz(x, P),
+                "p = 3": lambda x=x: taut.local_lipschitz(x, 3),
+                "p = 1 -> 2": lambda x=x: taut.local_lipschitz(x, 1, 2),
+                "p = 2, radius 0.1": lambda x=x: taut.local_lipschitz(x, 2, radius=0.1),
+            },
+            repeats=5,
+        )
+        rows += [
+            [
+                str(n),
+                name,
+                f"{seconds / len(x) * 1e6:.1f}",
+                f"{seconds / best['p = 1, 2, inf']:.0f}",
+            ]
+            for name, seconds in best.items()
+        ]
+    return table(["n", "constant", "µs/row", "times the exact constants"], rows)

@@ -1,0 +1,26 @@
+"""What ``import taut`` costs beside ``import numpy``, each in a fresh interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from benchmarks.timing import table
+
+
+def _seconds(module: str) -> float:
+    code = f"import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def import_cost() -> str:
+    best = {"numpy": float("inf"), "taut": float("inf")}
+    for _ in range(15):
+        for module in best:
+            best[module] = min(best[module], _seconds(module))
+    rows = [
+        [name, f"{seconds * 1e3:.0f}", f"{seconds / best['numpy']:.2f}"]
+        for name, seconds in best.items()
+    ]
+    return table(["import", "ms", "times numpy"], rows)
