@@ -1,4 +1,4 @@
-"""Fair timing of alternatives: interleaved, so that noise hits all of them, and the best of many."""
+"""Fair timing of alternatives: interleaved, so that noise hits all, and the best of many."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_max_is_the_worst_row():
 
 def test_chain_multiplies_and_rounds_up():
     total = taut.chain(upper(0.1), upper(0.2), upper(0.3))
-    assert total.upper > 0.1 * 0.2 * 0.3
+    assert Fraction(total.upper) >= Fraction(0.1) * Fraction(0.2) * Fraction(0.3)
     assert total.upper == pytest.approx(0.006, rel=1e-12)
     assert total.kind == "upper"
     assert total.lower == 0

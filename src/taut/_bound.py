@@ -6,6 +6,7 @@ import html
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -132,8 +133,8 @@ class Bound:
             raise ValueError(f"a bound can be scaled by a finite number >= 0 only, got {factor}")
         return replace(
             self,
-            lower=round_down(self.lower * factor),
-            upper=self.upper if self.kind == "lower" else round_up(self.upper * factor),
+            lower=_product(self.lower, factor, up=False),
+            upper=self.upper if self.kind == "lower" else _product(self.upper, factor, up=True),
             estimate=None if self.estimate is None else self.estimate * factor,
         )
 
@@ -214,6 +215,29 @@ def round_down(x: Array, relative: Array = 0.0, absolute: float = 0.0) -> Array:
     return xp.maximum(below, xp.zeros_like(below))
 
 
+def _product(a: Array, b: Array, *, up: bool) -> Array:
+    """a·b for a, b ≥ 0, rounded up or down; exactly so for two Python numbers."""
+    if not (isinstance(a, float) and isinstance(b, float) and math.isfinite(a * b)):
+        return round_up(a * b) if up else round_down(a * b)
+    return _toward(a * b, Fraction(a) * Fraction(b), up=up)
+
+
+def _sum_up(a: Array, b: Array) -> Array:
+    """A + b for a, b ≥ 0, rounded up; exactly so for two Python numbers."""
+    if not (isinstance(a, float) and isinstance(b, float) and math.isfinite(a + b)):
+        return round_up(a + b)
+    return _toward(a + b, Fraction(a) + Fraction(b), up=True)
+
+
+def _toward(rounded: float, exact: Fraction, *, up: bool) -> float:
+    """The rounded number, moved by one unit if it lies on the wrong side of the exact one."""
+    if up and Fraction(rounded) < exact:
+        return math.nextafter(rounded, math.inf)
+    if not up and Fraction(rounded) > exact:
+        return math.nextafter(rounded, 0.0)
+    return rounded
+
+
 def _limits(x: Array) -> tuple[float, float]:
     """Smallest positive number and eps of the precision that ``x`` is stored in."""
     if "float32" in str(getattr(x, "dtype", "")):
@@ -234,7 +258,7 @@ def chain(*bounds: Bound) -> Bound:
             raise ValueError(
                 f"cannot chain a bound into {before.norm.target} with one from {after.norm.source}"
             )
-        total = round_up(total * after.upper)
+        total = _product(total, after.upper, up=True)
     return _composed(bounds, total, Norm(bounds[0].norm.source, bounds[-1].norm.target))
 
 
@@ -244,7 +268,7 @@ def add(*bounds: Bound) -> Bound:
     _same_norm(bounds)
     total = bounds[0].upper
     for bound in bounds[1:]:
-        total = round_up(total + bound.upper)
+        total = _sum_up(total, bound.upper)
     return _composed(bounds, total, bounds[0].norm)
 
 
@@ -254,10 +278,10 @@ def heads(*bounds: Bound) -> Bound:
     _same_norm(bounds)
     if bounds[0].norm.target != "l2":
         raise ValueError(f"heads compose in l2 only, not into {bounds[0].norm.target}")
-    total = bounds[0].upper * bounds[0].upper
+    total = _product(bounds[0].upper, bounds[0].upper, up=True)
     for bound in bounds[1:]:
-        total = round_up(total + round_up(bound.upper * bound.upper))
-    return _composed(bounds, round_up(round_up(total) ** 0.5), bounds[0].norm)
+        total = _sum_up(total, _product(bound.upper, bound.upper, up=True))
+    return _composed(bounds, round_up(total**0.5), bounds[0].norm)
 
 
 def _check(bounds: tuple[Bound, ...], verb: str) -> None:

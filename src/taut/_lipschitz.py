@@ -177,7 +177,7 @@ def worst_input(
     other norms with n ≥ 3 it is only approached, along s = (½−δ, ½−δ, 2δ/(n−2), …) with
     δ = ``within``, where it is at least λ(½ − δ) (S1 proposition 2 and example 2, corrected).
 
-    >>> float(local_lipschitz(worst_input(10, p=2), p=2)) > 0.499999
+    >>> float(local_lipschitz(worst_input(10, p=2), p=2)) > 0.49999
     True
     """
     p, q = check_pair(p, q)

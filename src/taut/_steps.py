@@ -8,6 +8,7 @@ from typing import NamedTuple
 from taut._array import Array, exponent, known, lp_norm, quietly, rows, scale_value
 from taut._bound import Bound, Norm, lp, round_down, round_up
 from taut._lipschitz import local_lipschitz
+from taut._sides import at_most
 
 __all__ = ["Regularity", "bounded_logits_lipschitz", "entropy_floor", "regularity", "step_bound"]
 
@@ -33,6 +34,8 @@ def step_bound(d: Array, p: float = 1, *, axis: int = -1, scale: float = 1.0) ->
     size = xp.squeeze(lp_norm(d, p), axis=-1)
     relative = (16 + 2 * math.log2(d.shape[-1])) * float(xp.finfo(d.dtype).eps)
     upper = round_up(xp.minimum(variation, size * (scale / 2)), relative)
+    if p in (1, math.inf):  # the diameter of the simplex, 2^{1/p}, is a whole number here
+        upper = at_most(upper, 2.0 if p == 1 else 1.0)
     domain, theorem = "the step d from any x", ("tv-step", "softmax-lp")
     return Bound(xp.zeros_like(upper), upper, "upper", lp(p), domain, theorem)
 
@@ -80,7 +83,7 @@ def bounded_logits_lipschitz(n: int, spread: float, p: float = 2, *, scale: floa
     so does the constant (theorem bounded-logits): exact for p = 1 and inf, a bracket for other p.
 
     >>> bounded_logits_lipschitz(100, 1.0, p=1)
-    Bound(exact 0.0520096, l1, max x - min x <= 1, n = 100; bounded-logits)
+    Bound(exact 0.052019, l1, max x - min x <= 1, n = 100; bounded-logits)
     """
     p = exponent(p)
     scale = abs(scale_value(scale, infinite="the limit is not continuous"))
@@ -108,7 +111,7 @@ def entropy_floor(n: int, norm: float) -> Bound:
     such a row lies between ``lower`` and ``upper`` = log n.
 
     >>> entropy_floor(8, 2.0)
-    Bound(between 1.69... and 2.07945, l2->entropy, ||scale * x||_2 <= 2, n = 8; entropy-floor)
+    Bound(between 1.5683 and 2.07945, l2->entropy, ||scale * x||_2 <= 2, n = 8; entropy-floor)
     """
     if n < 2:
         raise ValueError(f"n must be at least 2, got {n}")

@@ -29,7 +29,7 @@ DEEPEST = -900.0  # exponents of e₂ below this underflow in float64 whatever t
 PASSES = 50  # never more than 3 seen; usually 1 for float32 and 2 for float64
 
 # The state of a batch: one line for each quantity, one column for each row of logits.
-QUANTITIES = 19
+QUANTITIES = 18
 (
     TOP,  # largest logit
     SECOND,  # largest of the others
@@ -48,7 +48,6 @@ QUANTITIES = 19
     A1,
     A2,
     A3,
-    A4,
     ROOT,  # the unscaled root
 ) = range(QUANTITIES)
 
@@ -168,16 +167,15 @@ def expand(buffer: Any, state: Any, first: int, last: int) -> None:
             continue
         x0, e2 = to_input(state[X0, b]), to_input(state[E2, b])
         gap = x0 - e2
-        a0 = a1 = a2 = a3 = a4 = 0.0
+        a0 = a1 = a2 = a3 = 0.0
         for block in range(buffer.shape[1]):
-            s0, s1, s2, s3, s4 = pole_sums(buffer, b, block, x0, gap)
+            s0, s1, s2, s3 = pole_sums(buffer, b, block, x0, gap)
             a0 += s0
             a1 += s1
             a2 += s2
             a3 += s3
-            a4 += s4
         state[X0, b], state[GAP, b] = x0, gap
-        state[A0, b], state[A1, b], state[A2, b], state[A3, b], state[A4, b] = a0, a1, a2, a3, a4
+        state[A0, b], state[A1, b], state[A2, b], state[A3, b] = a0, a1, a2, a3
 
 
 @njit(error_model="numpy")
@@ -193,21 +191,21 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
         e, sigma = state[E2, b], state[SIGMA_1, b] * state[SIGMA_2, b]
         x0, gap = state[X0, b], state[GAP, b]
         a0 = (gap * (state[TAIL, b] - e) + (state[A0, b] - e * e)) / x0
-        a1, a2, a3, a4 = state[A1, b] - e, state[A2, b] - e, state[A3, b] - e, state[A4, b] - e
+        a1, a2, a3 = state[A1, b] - e, state[A2, b] - e, state[A3, b] - e
         q, h = 1.0 - sigma * x0, sigma * gap
         f0 = e + a0
         newton = max((q * f0 - gap) / (h * f0 + q * (e + a1)), -0.75)
         y, step, slope = 0.0, 0.0, 1.0
         for _ in range(3):
-            p = a0 - y * (a1 - y * (a2 - y * (a3 - y * a4)))
-            slope_p = -(a1 - y * (2.0 * a2 - y * (3.0 * a3 - y * 4.0 * a4)))
+            p = a0 - y * (a1 - y * (a2 - y * a3))
+            slope_p = -(a1 - y * (2.0 * a2 - y * 3.0 * a3))
             m = e + (1.0 + y) * p
             f = (q - h * y) * m - gap * (1.0 + y)
             slope = (q - h * y) * (p + (1.0 + y) * slope_p) - h * m - gap
             step = f / slope
             y -= step
         near = abs(y) < 0.5
-        left_out = abs(q * a4 * y) * y * y * y * y + abs(slope) * step * step
+        left_out = abs(q * a3) * y * y * y * y + abs(slope) * step * step
         done = near & (gap * left_out <= tolerance * x0 * abs(slope))
         x = x0 + gap * select(near, y, newton)
         working = state[LIVE, b] > 0.0
@@ -249,17 +247,30 @@ def write(
     rounding may have gone, relative and absolute.
     """
     wide_vectors()
+    relative, absolute = error
+    ties, tails, roots = state[TIES], state[TAIL], state[ROOT]
+    sigma_1, sigma_2, live = state[SIGMA_1], state[SIGMA_2], state[LIVE]
+    lower_1, value_1, upper_1 = (
+        out[0, at : at + rows],
+        out[1, at : at + rows],
+        out[2, at : at + rows],
+    )
+    lower_2, value_2, upper_2 = (
+        out[3, at : at + rows],
+        out[4, at : at + rows],
+        out[5, at : at + rows],
+    )
     for b in range(rows):
-        tail = (state[TIES, b] - 1.0) + state[TAIL, b] * state[SIGMA_1, b] * state[SIGMA_2, b]
-        total = 1.0 + tail
-        solved = (state[LIVE, b] == 0.0) & (total == total)
-        one = select(solved, min(scale * (2.0 * tail / (total * total)), ceiling), np.nan)
-        two = select(solved, min(scale * (state[ROOT, b] / total), ceiling), np.nan)
-        one_error = one * error[0] + error[1]
-        two_error = two * error[0] + error[1]
-        out[0, at + b] = max(one - one_error, 0.0)
-        out[1, at + b] = one
-        out[2, at + b] = min(one + one_error, ceiling)
-        out[3, at + b] = max(two - two_error, 0.0)
-        out[4, at + b] = two
-        out[5, at + b] = min(two + two_error, ceiling)
+        tail = (ties[b] - 1.0) + tails[b] * sigma_1[b] * sigma_2[b]
+        share = 1.0 / (1.0 + tail)
+        one = scale * (2.0 * tail * share * share)
+        two = select(live[b] > 0.0, np.nan, scale * (roots[b] * share))
+        one, two = select(one > ceiling, ceiling, one), select(two > ceiling, ceiling, two)
+        error_1, error_2 = one * relative + absolute, two * relative + absolute
+        above_1, above_2 = one + error_1, two + error_2
+        lower_1[b] = select(one > error_1, one - error_1, 0.0)
+        value_1[b] = one
+        upper_1[b] = select(above_1 > ceiling, ceiling, above_1)
+        lower_2[b] = select(two > error_2, two - error_2, 0.0)
+        value_2[b] = two
+        upper_2[b] = select(above_2 > ceiling, ceiling, above_2)

@@ -12,8 +12,8 @@ compiled code from numba's cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from threading import Thread
 from typing import Any
 
 import numba
@@ -40,7 +40,8 @@ PAD = 64  # rows are padded with -inf to whole SIMD iterations: no scalar remain
 BLOCK32, BLOCK64 = 128, 64
 BATCH = 8192  # entries per batch
 ROWS = 128  # most rows per batch
-CHUNK = 1 << 18  # entries per task: large against the cost of starting a thread
+SHARE = 1 << 17  # entries that are worth starting a thread for
+CHUNK = 1 << 18  # entries copied at a time where rows are not contiguous
 
 # Bound on the relative error in units of eps: summing a block in at least 2 (float64) or 4
 # (float32) lanes 9, the exponential 1, sums across blocks, root and final operations 4, and a
@@ -59,18 +60,14 @@ def row_constants(x: Matrix, scale: float, ceiling: float, threads: int) -> Matr
     flat = out.reshape(6, -1)
     relative, absolute = error_bound(x.dtype, scale)
 
-    def work(task: tuple[int, Matrix]) -> None:
-        first, part = task
-        packed = np.require(part, requirements=["C", "A"]).reshape(-1, part.shape[-1])
-        kernel(packed, first, scale, ceiling, relative, absolute, flat)
+    def work(tasks: list[tuple[int, Matrix]]) -> None:
+        for first, part in tasks:
+            packed = np.require(part, requirements=["C", "A"]).reshape(-1, part.shape[-1])
+            kernel(packed, first, scale, ceiling, relative, absolute, flat)
 
-    tasks = list(_chunks(x))
-    if threads == 1 or len(tasks) < 2:
-        for task in tasks:
-            work(task)
-    else:
-        with ThreadPoolExecutor(min(threads, len(tasks))) as pool:
-            list(pool.map(work, tasks))
+    threads = max(1, min(threads, x.size // SHARE))
+    tasks = list(_chunks(x, threads))
+    _in_threads(work, [tasks[i::threads] for i in range(threads)])
     return out
 
 
@@ -80,25 +77,51 @@ def error_bound(dtype: np.dtype[Any], scale: float) -> tuple[float, float]:
     return ERROR * float(info.eps), 4 * max(1.0, scale) * float(info.smallest_subnormal)
 
 
-def _chunks(x: Matrix) -> Iterator[tuple[int, Matrix]]:
-    """Parts of about CHUNK entries, with the number of their first row; views, never copies."""
+def _in_threads(work: Callable[[Any], None], shares: list[Any]) -> None:
+    """Do one share in this thread and each of the others in a thread of its own.
+
+    Plain threads cost less than a pool here, and leave nothing behind that a fork could break.
+    """
+    failures: list[BaseException] = []
+
+    def guarded(share: Any) -> None:
+        try:
+            work(share)
+        except BaseException as error:
+            failures.append(error)
+
+    others = [Thread(target=guarded, args=(share,)) for share in shares[1:]]
+    for thread in others:
+        thread.start()
+    guarded(shares[0])
+    for thread in others:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _chunks(x: Matrix, parts: int) -> Iterator[tuple[int, Matrix]]:
+    """Parts of ``x`` with the number of their first row, as views.
+
+    Contiguous rows go in as many parts as asked for. Others have to be copied before use, so they
+    go in parts of about CHUNK entries.
+    """
     if x.size == 0:
         return
     if x.flags.c_contiguous:
-        x = x.reshape(-1, x.shape[-1])
-    start, inner = 0, x[0].size if x.ndim > 1 else x.size
-    if x.ndim == 1:
+        flat = x.reshape(-1, x.shape[-1])
+        step = -(-len(flat) // parts)
+        for first in range(0, len(flat), step):
+            yield first, flat[first : first + step]
+    elif x.ndim == 1 or x.size <= CHUNK:
         yield 0, x
-        return
-    if x.ndim > 2 and inner > CHUNK:
-        for part in x:
-            for offset, piece in _chunks(part):
-                yield start + offset, piece
-            start += inner // x.shape[-1]
-        return
-    step = max(1, CHUNK // inner)
-    for i in range(0, x.shape[0], step):
-        yield i * (inner // x.shape[-1]), x[i : i + step]
+    else:
+        step = max(1, CHUNK * len(x) // x.size)
+        rows = x[0].size // x.shape[-1]
+        for i in range(0, len(x), step):
+            block = x[i] if step == 1 else x[i : i + step]
+            for first, part in _chunks(block, 1):
+                yield i * rows + first, part
 
 
 @lru_cache

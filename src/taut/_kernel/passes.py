@@ -64,12 +64,12 @@ def exponentiate(
 
 @njit(error_model="numpy", forceinline=True)
 def pole_sums(buffer: Any, b: int, block: int, x: Any, gap: Any) -> Any:
-    """Sums of E²ρ and of Eρ^j, j = 2…5, over a block, where ρ = gap/(x − E) ≤ 1.
+    """Sums of E²ρ and of Eρ^j, j = 2, 3, 4, over a block, where ρ = gap/(x − E) ≤ 1.
 
     One division serves two entries. The first sum has E² rather than E because ΣE is known better.
     """
     wide_vectors()
-    s0 = s1 = s2 = s3 = s4 = buffer.dtype.type(0)
+    s0 = s1 = s2 = s3 = buffer.dtype.type(0)
     for i in range(buffer.shape[3]):
         e, f = buffer[b, block, 0, i], buffer[b, block, 1, i]
         u, v = x - e, x - f
@@ -77,14 +77,9 @@ def pole_sums(buffer: Any, b: int, block: int, x: Any, gap: Any) -> Any:
         r, t = quotient * v, quotient * u
         e1, f1 = e * r, f * t
         s0 = plus(s0, plus(times(e1, e), times(f1, f)))
-        e1 *= r
-        f1 *= t
+        e1, f1 = e1 * r, f1 * t
         s1 = plus(s1, plus(e1, f1))
-        e1 *= r
-        f1 *= t
+        e1, f1 = e1 * r, f1 * t
         s2 = plus(s2, plus(e1, f1))
-        e1 *= r
-        f1 *= t
-        s3 = plus(s3, plus(e1, f1))
-        s4 = plus(s4, plus(times(e1, r), times(f1, t)))
-    return s0, s1, s2, s3, s4
+        s3 = plus(s3, plus(times(e1, r), times(f1, t)))
+    return s0, s1, s2, s3

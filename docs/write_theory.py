@@ -1,0 +1,51 @@
+"""Write the registry page of the theory from taut.theorems, so that the two cannot disagree."""
+
+from pathlib import Path
+
+from taut import theorems
+
+
+def main() -> None:
+    lines = [
+        "# Theorem registry",
+        "",
+        "This page is written from `taut.theorems` when the documentation is built.",
+        "",
+        "Notation: logits x in R^n, inverse temperature λ > 0, s = softmax(λx) with s₁ ≥ s₂ ≥ …,",
+        "M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1. Proofs of what goes",
+        "beyond the sources are on the page [Proofs](proofs.md).",
+    ]
+    section = ""
+    for theorem in theorems.THEOREMS.values():
+        if theorem.section != section:
+            section = theorem.section
+            lines += ["", f"## {section}"]
+        lines += [
+            "",
+            f"(theorem-{theorem.id})=",
+            f"### {theorem.id}",
+            "",
+            f"{theorem.statement}.",
+            "",
+            f"- **Domain:** {theorem.domain}.",
+            f"- **Why:** {theorem.why}.",
+            f"- **Tight:** {theorem.tight}.",
+            f"- **Source:** {theorem.source}.",
+        ]
+    lines += ["", "## Sources", ""]
+    lines += [f"- **{name}:** {text}." for name, text in theorems.SOURCES.items()]
+    lines += [
+        "",
+        "## Errata",
+        "",
+        "Where the sources are wrong or silent, and what this library implements.",
+        "",
+        "| where | it says | true |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {e.where} | {e.says} | {e.true} |".replace("|H", "\\|H") for e in theorems.ERRATA]
+    Path(__file__).with_name("theory.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
