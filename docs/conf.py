@@ -14,3 +14,4 @@ html_title = "taut"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
+autodoc_type_aliases = {"Array": "Array"}

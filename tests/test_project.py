@@ -27,6 +27,7 @@ LAYERS = (
     "_softmax",
     "_jacobian",
     "_secular",
+    "_compile",
     "_kernel",
     "_derivatives",
     "_sides",

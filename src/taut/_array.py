@@ -205,8 +205,8 @@ def differentiated(x: Array) -> bool:
 
 def host_view(x: Array) -> np.ndarray[Any, Any] | None:
     """The values as a NumPy array, shared if possible; None while traced or off the CPU."""
-    if isinstance(x, np.ndarray):
-        return x
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
     if is_torch(x):
         torch = sys.modules["torch"]
         if (

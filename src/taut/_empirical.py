@@ -63,6 +63,8 @@ def empirical_lipschitz(
     axis, scale
         As in :func:`taut.softmax`.
 
+    Examples
+    --------
     >>> empirical_lipschitz([0.0, 0.0], epsilon=1e-4, along="worst")
     Bound(at least 0.499999, l2, measured with steps of size 0.0001; )
     """

@@ -32,8 +32,10 @@ def global_lipschitz(
     n
         Number of logits; the constant is the same for every n ≥ 2 and 0 for n = 1.
     scale
-        Inverse temperature λ; the constants grow with |λ|.
+        Inverse temperature λ; the constants grow with its absolute value.
 
+    Examples
+    --------
     >>> global_lipschitz(p=2)
     Bound(exact 0.5, l2, all x in R^n, n >= 2; softmax-lp)
     >>> float(global_lipschitz(math.inf, 1, scale=3.0))
@@ -70,6 +72,7 @@ def local_lipschitz(
     q: float | None = None,
     *,
     radius: float | None = None,
+    tight: bool = False,
     axis: int = -1,
     scale: float = 1.0,
 ) -> Bound: ...
@@ -80,6 +83,7 @@ def local_lipschitz(
     q: None = None,
     *,
     radius: float | None = None,
+    tight: bool = False,
     axis: int = -1,
     scale: float = 1.0,
 ) -> tuple[Bound, ...]: ...
@@ -90,6 +94,7 @@ def local_lipschitz(
     q: float | None = None,
     *,
     radius: float | None = None,
+    tight: bool = False,
     axis: int = -1,
     scale: float = 1.0,
 ) -> Bound | tuple[Bound, ...]:
@@ -110,6 +115,10 @@ def local_lipschitz(
         If given, the largest local constant over the box of all x + δ with ‖δ‖_∞ ≤ radius
         (theorem radius), which bounds the change of the softmax inside the box. Exact for p = 1 and
         inf, a bracket for other p; q must equal p.
+    tight
+        For p other than 1, 2 and inf, prove a sharper upper side row by row (theorem local-p-dual):
+        usually within 0.1 % of the lower side instead of up to 23 %, for milliseconds a row. Not
+        traceable.
     axis, scale
         As in :func:`taut.softmax`.
 
@@ -118,10 +127,14 @@ def local_lipschitz(
     Bound
         With the shape of x without the axis. Differentiable in PyTorch and JAX.
 
+    Examples
+    --------
     >>> local_lipschitz([0.0, 0.0])
     Bound(exact 0.5, l2, at the given point; local-2)
     >>> local_lipschitz([2.0, 0.0, -1.0], p=3)
-    Bound(between ... and ..., l3, at the given point; local-p-...)
+    Bound(between 0.220002 and 0.231773, l3, at the given point; local-p-bracket)
+    >>> local_lipschitz([2.0, 0.0, -1.0], p=3, tight=True)
+    Bound(between 0.220002 and 0.220223, l3, at the given point; local-p-dual)
     """
     if isinstance(p, Sequence) and not isinstance(p, str):
         if q is not None:
@@ -133,9 +146,11 @@ def local_lipschitz(
     _, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(x, scale)
     pairs = [check_pair(one, q) for one in exponents]
+    if radius is not None and tight:
+        raise ValueError("tight=True is for a point; with a radius the bracket has its own bounds")
     if radius is None:
         exact = exact_constants(x, scale)
-        sides = [induced_norm(x, *pair, scale, exact) for pair in pairs]
+        sides = [induced_norm(x, *pair, scale, exact, tight=tight) for pair in pairs]
         domain = "at the given point"
     else:
         sides = [box_norm(x, *pair, radius, scale) for pair in pairs]

@@ -42,12 +42,14 @@ def positive_scale(x: Array, scale: float) -> tuple[Array, float]:
     return xp.where(x == -math.inf, x, -x), -scale
 
 
-def induced_norm(x: Array, p: float, q: float, scale: float, exact: Exact) -> Sides:
+def induced_norm(
+    x: Array, p: float, q: float, scale: float, exact: Exact, *, tight: bool = False
+) -> Sides:
     """λ‖M‖_{p→q} of every row (last axis), scale ≥ 0, given the exact constants of the rows."""
     if p == q:
         if p in (1, math.inf):
             return exact.one
-        return exact.two if p == 2 else any_p(x, p, scale, exact)
+        return exact.two if p == 2 else any_p(x, p, scale, exact, tight=tight)
     if p == 1:
         return one_to_q(x, scale, q, exact)
     if q == math.inf:

@@ -2,12 +2,17 @@
 
 Below stands the best quotient ‖Mv‖_p/‖v‖_p that the nonlinear power method finds; every iterate is
 a valid lower bound. Above stands the Riesz–Thorin interpolation between the exact 1- and 2-norms
-(theorem local-p-bracket).
+(theorem local-p-bracket), or on request a bound that is proved row by row (theorem local-p-dual).
 
 M is symmetric, so ‖M‖_p = ‖M‖_p′ (theorem dual) and all work is done at q = max(p, p′) ≥ 2.
 """
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
 
 from taut._array import (
     Array,
@@ -15,6 +20,8 @@ from taut._array import (
     differentiated,
     dual_exponent,
     eps_of,
+    host_view,
+    like,
     lp_norm,
     namespace,
     positions,
@@ -33,13 +40,54 @@ from taut._softmax import softmax
 _TRIAL_STEPS, _STEPS = 3, 30
 
 
-def any_p(x: Array, p: float, scale: float, exact: Exact) -> Sides:
+def any_p(x: Array, p: float, scale: float, exact: Exact, *, tight: bool) -> Sides:
     """Bracket λ‖M‖_p of every row, 1 < p < ∞, p ≠ 2, given the exact constants of the rows."""
     xp = namespace(x)
     q = max(p, dual_exponent(p))
     lower = _lower(xp, x, q, scale, exact)
     upper = _interpolated(xp, q, scale, exact)
-    return Sides(xp.minimum(lower, upper), upper, None, "bracket", ("local-p-bracket",))
+    theorem = "local-p-bracket"
+    if tight:
+        upper = xp.minimum(upper, _proved(xp, x, q, scale, lower))
+        theorem = "local-p-dual"
+    return Sides(xp.minimum(lower, upper), upper, None, "bracket", (theorem,))
+
+
+def _proved(xp: Namespace, x: Array, q: float, scale: float, lower: Array) -> Array:
+    """λ times the bound proved by duality and branch and bound, row by row.
+
+    Its derivative is that of the lower side, times the ratio of the two.
+    """
+    host, start = host_view(stop_gradient(x)), host_view(stop_gradient(lower))
+    if host is None or start is None:
+        raise TypeError(
+            "tight=True proves its bound row by row: it needs values in main memory and cannot be "
+            "traced by jax.jit, torch.compile or vmap, nor run on an accelerator"
+        )
+    from taut._certificate.entry import tight_upper  # numba is imported when it is first needed
+
+    logits = np.asarray(host, dtype=np.float64).reshape(-1, host.shape[-1])
+    s = softmax(logits, scale=scale)
+    starts = np.asarray(start, dtype=np.float64).reshape(-1) / (scale or 1.0)
+    found = np.array([tight_upper(row, q, float(low)) for row, low in zip(s, starts, strict=True)])
+    # Relative errors of the probabilities change M by at most 8 times themselves.
+    error = 8 * (16 + 2 * math.log2(host.shape[-1]) + scale * _depth(logits)) * 2.0**-52
+    found = round_up(scale * found, error + 2 * eps_of(x)).astype(host.dtype)
+    value = like(found.reshape(host.shape[:-1]), x)
+    if differentiated(x):
+        safe = xp.where(lower > 0, lower, xp.ones_like(lower))
+        value = value * (safe / stop_gradient(safe))
+    return value
+
+
+def _depth(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """How far the second largest logit lies below the largest, 0 where there is none."""
+    if logits.shape[-1] < 2:
+        return np.zeros(len(logits))
+    pair = np.partition(logits, -2, axis=-1)[..., -2:]
+    pair = np.where(np.isfinite(pair[..., :1]), pair, 0.0)
+    depth: np.ndarray[Any, Any] = pair[..., 1] - pair[..., 0]
+    return depth
 
 
 def power_direction(x: Array, p: float, scale: float) -> Array:
@@ -103,11 +151,13 @@ def _starts(xp: Namespace, x: Array, s: Array, q: float, scale: float) -> list[A
     top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
     signs = xp.where(top, xp.ones_like(s), -xp.ones_like(s))
     starts = [eigenvector(analyse(x, scale)), signs]
-    return [*starts, _best_split(xp, s, q)] if s.shape[-1] > 2 else starts
+    return [*starts, *_best_splits(xp, s, q)] if s.shape[-1] > 2 else starts
 
 
-def _best_split(xp: Namespace, s: Array, q: float) -> Array:
+def _best_splits(xp: Namespace, s: Array, q: float) -> list[Array]:
     """The two-valued v, 1 on the k largest entries and −b on the rest, with the largest quotient.
+
+    Two with other k besides, because the climb from the best split need not end highest.
 
     On flat rows the maximiser is of this kind with many entries on either side (Rolewicz: the norm
     of f − ∫f on L_p), and no other start finds it. With a = P(k largest) the q-th power of the
@@ -124,10 +174,14 @@ def _best_split(xp: Namespace, s: Array, q: float) -> Array:
     score = q * xp.log1p(b) - xp.log(k + (n - k) * b**q)
     left = xp.log(running_sum(powers))[..., :-1] + q * xp.log(outside[..., 1:])
     right = xp.log(_reverse_sum(xp, powers))[..., 1:] + q * xp.log(inside[..., :-1])
-    best = xp.argmax(score + xp.maximum(left, right), axis=-1, keepdims=True)
+    best = xp.argmax(score + xp.maximum(left, right), axis=-1, keepdims=True) + 1
     rank = xp.argsort(xp.argsort(-s, axis=-1), axis=-1)
-    share = xp.astype(best + 1, s.dtype)
-    return xp.where(rank <= best, xp.ones_like(s), -((share / (n - share)) ** (1 / (q - 1))))
+    splits = []
+    for factor in (1.0, 0.6, 1.6):
+        k = xp.clip(xp.round(factor * xp.astype(best, s.dtype)), 1, n - 1)
+        inside = xp.astype(rank, s.dtype) < k
+        splits.append(xp.where(inside, xp.ones_like(s), -((k / (n - k)) ** (1 / (q - 1)))))
+    return splits
 
 
 def _reverse_sum(xp: Namespace, x: Array) -> Array:

@@ -41,6 +41,8 @@ def softmax(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
         Inverse temperature λ, any real: negative gives softmin, 0 the uniform distribution over
         what is not masked, inf (-inf) the uniform distribution over the maxima (minima).
 
+    Examples
+    --------
     >>> softmax([0.0, 0.0, -math.inf])
     array([0.5, 0.5, 0. ])
     >>> softmax([1.0, 3.0, 3.0], scale=math.inf)

@@ -247,6 +247,17 @@ _ENTRIES = (
         "taut; S1 proposition 1 interpolates 1 to ∞",
     ),
     Theorem(
+        "local-p-dual",
+        _LOCAL,
+        "for p > 2 a maximiser of ‖Mv‖_p/‖v‖_p has at most one index with |vᵢ| < γᵢ|vᵢ − ⟨s,v⟩|, "
+        "γᵢ = (sᵢ/B)^{p/(p−2)} for any B ≥ ‖M‖_p; weak duality over the other entries, a scan of "
+        "(v₁, v₁ − ⟨s,v⟩) and branch and bound then prove ‖M‖_p ≤ K",
+        "the point x, 1 < p < ∞, by dual also p < 2",
+        "two such indices would allow a direction along which the quotient grows",
+        "K is within 0.1 % of the lower side on most rows, within 1.1 % on 98 % of hostile ones",
+        "taut",
+    ),
+    Theorem(
         "radius",
         _LOCAL,
         "for ‖δ‖_∞ ≤ r the log-odds of every sᵢ range exactly over log(sᵢ/(1−sᵢ)) ± 2λr; "

@@ -16,10 +16,10 @@ from functools import lru_cache
 from threading import Thread
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
+from taut._compile import compiled
 from taut._kernel.arithmetic import LN2, limits
 from taut._kernel.batch import (
     QUANTITIES,
@@ -134,14 +134,7 @@ def _compiled(dtype: str) -> Callable[..., None]:
     signature = types.void(
         rows, types.int64, number, number, number, number, types.Array(element, 2, "C")
     )
-    kernel: Callable[..., None]
-    try:
-        kernel = numba.njit(signature, cache=True, nogil=True, error_model="numpy")(_constants)
-    except RuntimeError as error:  # nowhere to write the cache
-        if "cannot cache" not in str(error):
-            raise
-        kernel = numba.njit(signature, nogil=True, error_model="numpy")(_constants)
-    return kernel
+    return compiled(_constants, signature)
 
 
 def _constants(
