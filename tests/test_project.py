@@ -22,8 +22,11 @@ SOURCE = ROOT / "src" / "taut"
 # Each module may import only from modules that stand before it, and from its own package.
 LAYERS = (
     "_array",
+    "_checks",
+    "_rounding",
     "theorems",
     "_bound",
+    "_compose",
     "_softmax",
     "_jacobian",
     "_secular",

@@ -5,8 +5,9 @@ Every constant comes as a :class:`Bound`: ``.lower`` is evidence, ``.upper`` is 
 """
 
 from taut import theorems
-from taut._bound import Bound, Norm, add, chain, heads
+from taut._bound import Bound, Norm
 from taut._box import Interval, probability_intervals
+from taut._compose import add, chain, heads
 from taut._empirical import empirical_lipschitz
 from taut._jacobian import jacobian, jvp, logsumexp_smoothness
 from taut._lipschitz import global_lipschitz, local_lipschitz, worst_direction, worst_input

@@ -1,4 +1,4 @@
-"""The one door to array-api-compat: which namespace, which dtype, which axis, and what is refused.
+"""The one door to array-api-compat and to the frameworks behind it.
 
 Nothing else in the package imports array-api-compat, and nothing here imports a framework that the
 caller has not imported already.
@@ -18,10 +18,6 @@ import numpy as np
 
 Array = Any
 Namespace = Any
-
-_KEPT = ("float32", "float64")
-_WIDENED = ("float16", "bfloat16")
-
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -64,102 +60,6 @@ def quietly(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return wrapper
 
 
-def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
-    """Namespace of ``x`` and ``x`` as float32 or float64; whatever has no real values is refused.
-
-    Lists and numbers become NumPy arrays, integers the namespace's default float, half precision
-    float32: softmax differences need the digits that half precision has not got.
-    """
-    if isinstance(x, (list, tuple, int, float)) and not isinstance(x, bool):
-        try:
-            x = np.asarray(x)
-        except ValueError as error:
-            raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
-    try:
-        xp = namespace(x)
-    except TypeError:
-        raise TypeError(
-            f"{name} must be a NumPy, PyTorch, JAX or other array-API array, or a list of numbers; "
-            f"got {type(x).__name__}"
-        ) from None
-    kind = str(getattr(x.dtype, "name", x.dtype)).rsplit(".", maxsplit=1)[-1]
-    if isinstance(x, np.ndarray) and not x.dtype.isnative:
-        x = x.astype(x.dtype.newbyteorder("="))
-    if kind in _KEPT:
-        return xp, x
-    if kind in _WIDENED:
-        return xp, xp.astype(x, xp.float32)
-    if kind.startswith(("int", "uint")):
-        return xp, xp.astype(x, xp.zeros(()).dtype)
-    raise TypeError(
-        f"{name} must hold real numbers (float16, bfloat16, float32, float64 or integers); "
-        f"its dtype is {x.dtype}"
-    )
-
-
-def rows(x: Array, *, axis: int, name: str) -> tuple[Namespace, Array]:
-    """Namespace and float array with ``axis`` moved last; at least one entry along it."""
-    xp, x = as_float_array(x, name=name)
-    if not isinstance(axis, int) or isinstance(axis, bool):
-        raise TypeError(f"axis must be an int, got {axis!r}")
-    if x.ndim == 0:
-        raise ValueError(f"{name} must have at least one axis to take the softmax along; it is 0-d")
-    if not -x.ndim <= axis < x.ndim:
-        raise ValueError(f"axis {axis} is out of range for {name} of shape {tuple(x.shape)}")
-    if x.shape[axis] == 0:
-        raise ValueError(
-            f"{name} has no entries along axis {axis} (shape {tuple(x.shape)}); "
-            "softmax needs at least one"
-        )
-    if axis not in (-1, x.ndim - 1):
-        x = xp.moveaxis(x, axis, -1)
-    return xp, x
-
-
-def restore_axis(x: Array, axis: int) -> Array:
-    """Move the last axis back to where ``rows`` found it."""
-    return x if axis in (-1, x.ndim - 1) else namespace(x).moveaxis(x, -1, axis)
-
-
-def scale_value(scale: float, *, infinite: str | None = None, zero: str | None = None) -> float:
-    """Check the inverse temperature; ``infinite`` and ``zero`` say why those have no meaning."""
-    try:
-        value = float(scale)
-    except (TypeError, ValueError):
-        raise TypeError(f"scale must be a real number, got {scale!r}") from None
-    if math.isnan(value):
-        raise ValueError("scale must be a real number, got nan")
-    if math.isinf(value) and infinite is not None:
-        raise ValueError(f"scale must be finite here, got {value}: {infinite}")
-    if value == 0 and zero is not None:
-        raise ValueError(f"scale must not be 0 here: {zero}")
-    return value
-
-
-def representable(scale: float, x: Array) -> float:
-    """The scale, not beyond the range of x's dtype: an infinite scale times 0 would be NaN."""
-    largest = float(np.finfo(np.float32 if eps_of(x) > 1e-10 else np.float64).max)
-    return min(max(scale, -largest), largest)
-
-
-def exponent(p: float, *, name: str = "p") -> float:
-    """Check the exponent of an l_p norm, 1 <= p <= inf."""
-    try:
-        value = float(p)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number in [1, inf], got {p!r}") from None
-    if not value >= 1:
-        raise ValueError(f"{name} must be in [1, inf] for l_{name} to be a norm, got {p!r}")
-    return value
-
-
-def dual_exponent(p: float) -> float:
-    """Exponent p′ with 1/p + 1/p′ = 1."""
-    if p == 1:
-        return math.inf
-    return 1.0 if math.isinf(p) else p / (p - 1)
-
-
 def known(flag: Array) -> bool:
     """Truth of a 0-d array, or False while it is being traced and has no value yet."""
     torch = sys.modules.get("torch")
@@ -169,16 +69,6 @@ def known(flag: Array) -> bool:
         return bool(flag)
     except (TypeError, RuntimeError):  # a jax tracer, a torch.func batched tensor
         return False
-
-
-def check_logits(xp: Namespace, largest: Array, *, name: str) -> None:
-    """Refuse NaN and +inf, seen through the largest logit of every row."""
-    bad = xp.isnan(largest) | (largest == math.inf)
-    if known(xp.any(bad)):
-        what = "NaN" if known(xp.any(xp.isnan(largest))) else "+inf"
-        raise ValueError(
-            f"{name} contains {what}; logits must be finite, or -inf for a masked entry"
-        )
 
 
 def stop_gradient(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Bound: a constant that says what it is, and the algebra by which constants compose."""
+"""Bound: a constant that says what it is."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import html
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
-from fractions import Fraction
-from itertools import pairwise
 from typing import Any, Literal
 
 from taut import theorems
 from taut._array import Array, known, namespace, stop_gradient
+from taut._rounding import product
 
-__all__ = ["Bound", "Norm", "add", "chain", "heads", "lp"]
+__all__ = ["Bound", "Norm", "lp"]
 
 Kind = Literal["exact", "bracket", "upper", "lower"]
 
@@ -133,8 +132,8 @@ class Bound:
             raise ValueError(f"a bound can be scaled by a finite number >= 0 only, got {factor}")
         return replace(
             self,
-            lower=_product(self.lower, factor, up=False),
-            upper=self.upper if self.kind == "lower" else _product(self.upper, factor, up=True),
+            lower=product(self.lower, factor, up=False),
+            upper=self.upper if self.kind == "lower" else product(self.upper, factor, up=True),
             estimate=None if self.estimate is None else self.estimate * factor,
         )
 
@@ -197,118 +196,3 @@ def _digits(x: float, rounding: str) -> str:
     if not math.isfinite(x):
         return str(x)
     return f"{Context(prec=6, rounding=rounding).create_decimal(x).normalize():g}"
-
-
-def round_up(x: Array, relative: Array = 0.0, absolute: float = 0.0) -> Array:
-    """A number above x(1 + relative) + absolute, whatever the last roundings did."""
-    tiny, eps = _limits(x)
-    return x + x * (relative + 2 * eps) + (absolute + tiny)
-
-
-def round_down(x: Array, relative: Array = 0.0, absolute: float = 0.0) -> Array:
-    """A number in [0, x(1 − relative) − absolute], or 0 where that is empty."""
-    tiny, eps = _limits(x)
-    below = x - x * (relative + 2 * eps) - (absolute + tiny)
-    if isinstance(below, float):
-        return max(below, 0.0)
-    xp = namespace(below)
-    return xp.maximum(below, xp.zeros_like(below))
-
-
-def _product(a: Array, b: Array, *, up: bool) -> Array:
-    """a·b for a, b ≥ 0, rounded up or down; exactly so for two Python numbers."""
-    if not (isinstance(a, float) and isinstance(b, float) and math.isfinite(a * b)):
-        return round_up(a * b) if up else round_down(a * b)
-    return _toward(a * b, Fraction(a) * Fraction(b), up=up)
-
-
-def _sum_up(a: Array, b: Array) -> Array:
-    """A + b for a, b ≥ 0, rounded up; exactly so for two Python numbers."""
-    if not (isinstance(a, float) and isinstance(b, float) and math.isfinite(a + b)):
-        return round_up(a + b)
-    return _toward(a + b, Fraction(a) + Fraction(b), up=True)
-
-
-def _toward(rounded: float, exact: Fraction, *, up: bool) -> float:
-    """The rounded number, moved by one unit if it lies on the wrong side of the exact one."""
-    if up and Fraction(rounded) < exact:
-        return math.nextafter(rounded, math.inf)
-    if not up and Fraction(rounded) > exact:
-        return math.nextafter(rounded, 0.0)
-    return rounded
-
-
-def _limits(x: Array) -> tuple[float, float]:
-    """Smallest positive number and eps of the precision that ``x`` is stored in."""
-    if "float32" in str(getattr(x, "dtype", "")):
-        return 2.0**-149, 2.0**-23
-    return 5e-324, 2.0**-52
-
-
-def chain(*bounds: Bound) -> Bound:
-    """Constant of a composition, maps given in the order in which they act: the product.
-
-    Lower bounds do not multiply (the worst directions need not meet), so the result is an upper
-    bound. The norm that one map ends in must be the norm that the next one starts from.
-    """
-    _check(bounds, "chain")
-    total = bounds[0].upper
-    for before, after in pairwise(bounds):
-        if before.norm.target != after.norm.source:
-            raise ValueError(
-                f"cannot chain a bound into {before.norm.target} with one from {after.norm.source}"
-            )
-        total = _product(total, after.upper, up=True)
-    return _composed(bounds, total, Norm(bounds[0].norm.source, bounds[-1].norm.target))
-
-
-def add(*bounds: Bound) -> Bound:
-    """Constant of a sum of maps, such as a residual connection: the sum. Same norms throughout."""
-    _check(bounds, "add")
-    _same_norm(bounds)
-    total = bounds[0].upper
-    for bound in bounds[1:]:
-        total = _sum_up(total, bound.upper)
-    return _composed(bounds, total, bounds[0].norm)
-
-
-def heads(*bounds: Bound) -> Bound:
-    """Constant of maps whose outputs are concatenated, in l2: the root of the sum of squares."""
-    _check(bounds, "heads")
-    _same_norm(bounds)
-    if bounds[0].norm.target != "l2":
-        raise ValueError(f"heads compose in l2 only, not into {bounds[0].norm.target}")
-    total = _product(bounds[0].upper, bounds[0].upper, up=True)
-    for bound in bounds[1:]:
-        total = _sum_up(total, _product(bound.upper, bound.upper, up=True))
-    return _composed(bounds, round_up(total**0.5), bounds[0].norm)
-
-
-def _check(bounds: tuple[Bound, ...], verb: str) -> None:
-    if not bounds:
-        raise ValueError(f"{verb} needs at least one bound")
-    for bound in bounds:
-        if not isinstance(bound, Bound):
-            raise TypeError(f"{verb} takes bounds, got {type(bound).__name__}")
-        if bound.kind == "lower":
-            raise ValueError(f"{verb} needs upper bounds; {bound!r} is measured and bounds nothing")
-
-
-def _same_norm(bounds: tuple[Bound, ...]) -> None:
-    norms = {str(bound.norm) for bound in bounds}
-    if len(norms) > 1:
-        raise ValueError(f"the bounds must share one norm, got {', '.join(sorted(norms))}")
-
-
-def _composed(bounds: tuple[Bound, ...], upper: Array, norm: Norm) -> Bound:
-    """The composed upper bound; one map alone stays what it was."""
-    if len(bounds) == 1:
-        return bounds[0]
-    return Bound(
-        lower=0.0 * upper,
-        upper=upper,
-        kind="upper",
-        norm=norm,
-        domain=" and ".join(dict.fromkeys(bound.domain for bound in bounds)),
-        theorem=tuple(dict.fromkeys(name for bound in bounds for name in bound.theorem)),
-    )

@@ -5,22 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import (
-    Array,
-    Namespace,
-    check_logits,
-    eps_of,
-    namespace,
-    positions,
-    quietly,
-    restore_axis,
-    rows,
-    scale_value,
-    widest,
-)
-from taut._bound import round_down, round_up
+from taut._array import Array, Namespace, eps_of, namespace, positions, quietly, widest
+from taut._checks import check_logits, restore_axis, rows, scale_value
 from taut._exact import exact_constants
 from taut._norms import induced_norm, positive_scale
+from taut._rounding import round_down, round_up
 from taut._secular import Spectrum, analyse
 from taut._sides import Sides, at_most, exact_sides
 

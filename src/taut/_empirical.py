@@ -7,21 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from taut._array import (
-    Array,
-    Namespace,
-    check_logits,
-    eps_of,
-    exponent,
-    like,
-    lp_norm,
-    quietly,
-    rows,
-    scale_value,
-    stop_gradient,
-    widest,
-)
+from taut._array import Array, Namespace, eps_of, like, lp_norm, quietly, stop_gradient, widest
 from taut._bound import Bound, lp
+from taut._checks import check_logits, exponent, rows, scale_value
 from taut._norms import direction, positive_scale
 from taut._softmax import softmax
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from taut._array import (
     Array,
-    check_logits,
     default_threads,
     differentiated,
     host_view,
@@ -16,6 +15,7 @@ from taut._array import (
     namespace,
     stop_gradient,
 )
+from taut._checks import check_logits
 from taut._derivatives import attach
 from taut._secular import constants
 from taut._sides import Sides, exact_sides, rounded_up

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import math
 
-from taut._array import (
-    Array,
-    as_float_array,
-    namespace,
-    positions,
-    quietly,
-    restore_axis,
-    rows,
-    scale_value,
-)
-from taut._bound import Bound, lp, round_down, round_up
+from taut._array import Array, namespace, positions, quietly
+from taut._bound import Bound, lp
+from taut._checks import as_float_array, restore_axis, rows, scale_value
+from taut._rounding import round_down, round_up
 from taut._softmax import softmax
 
 __all__ = ["jacobian", "jvp", "logsumexp_smoothness"]

@@ -8,11 +8,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from taut._array import Array, dual_exponent, exponent, quietly, restore_axis, rows, scale_value
-from taut._bound import Bound, lp, round_down, round_up
+from taut._array import Array, quietly
+from taut._bound import Bound, lp
 from taut._box import box_norm
+from taut._checks import dual_exponent, exponent, restore_axis, rows, scale_value
 from taut._exact import exact_constants
 from taut._norms import check_pair, direction, induced_norm, positive_scale
+from taut._rounding import round_down, round_up
 
 __all__ = ["global_lipschitz", "local_lipschitz", "worst_direction", "worst_input"]
 

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import math
 
-from taut._array import (
-    Array,
-    check_logits,
-    dual_exponent,
-    exponent,
-    lp_norm,
-    namespace,
-    positions,
-    stop_gradient,
-)
+from taut._array import Array, lp_norm, namespace, positions, stop_gradient
+from taut._checks import check_logits, dual_exponent, exponent
 from taut._exact import Exact
 from taut._jacobian import covariance_product
 from taut._mixed import half_signs, inf_to_one, largest_column, one_to_q

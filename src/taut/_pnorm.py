@@ -18,7 +18,6 @@ from taut._array import (
     Array,
     Namespace,
     differentiated,
-    dual_exponent,
     eps_of,
     host_view,
     like,
@@ -29,10 +28,11 @@ from taut._array import (
     stop_gradient,
     widest,
 )
-from taut._bound import round_down, round_up
+from taut._checks import dual_exponent
 from taut._derivatives import graft
 from taut._exact import Exact
 from taut._jacobian import covariance_product
+from taut._rounding import round_down, round_up
 from taut._secular import analyse, eigenvector
 from taut._sides import Sides, at_most
 from taut._softmax import softmax

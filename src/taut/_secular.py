@@ -15,16 +15,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import (
-    Array,
-    Namespace,
-    eps_of,
-    namespace,
-    positions,
-    representable,
-    stop_gradient,
-    widest,
-)
+from taut._array import Array, Namespace, eps_of, namespace, positions, stop_gradient, widest
+from taut._checks import representable
 
 # Six steps from the top-two start reach 1e-15 (n from 2 to 300, logit scales 0.01 to 60); two more
 # cost little and cover larger n.

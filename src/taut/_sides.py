@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from taut._array import Array, eps_of, namespace
-from taut._bound import Bound, Kind, Norm, round_down, round_up
+from taut._bound import Bound, Kind, Norm
+from taut._rounding import round_down, round_up
 
 
 class Sides(NamedTuple):

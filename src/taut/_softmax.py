@@ -10,18 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from taut._array import (
-    Array,
-    Namespace,
+from taut._array import Array, Namespace, known, quietly, stop_gradient
+from taut._checks import (
     as_float_array,
     check_logits,
-    known,
-    quietly,
     representable,
     restore_axis,
     rows,
     scale_value,
-    stop_gradient,
 )
 
 __all__ = ["blend", "log_softmax", "logits", "logsumexp", "softmax", "softmin", "two_class"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import Array, exponent, known, lp_norm, quietly, rows, scale_value
-from taut._bound import Bound, Norm, lp, round_down, round_up
+from taut._array import Array, known, lp_norm, quietly
+from taut._bound import Bound, Norm, lp
+from taut._checks import exponent, rows, scale_value
 from taut._lipschitz import local_lipschitz
+from taut._rounding import round_down, round_up
 from taut._sides import at_most
 
 __all__ = ["Regularity", "bounded_logits_lipschitz", "entropy_floor", "regularity", "step_bound"]
