@@ -12,7 +12,7 @@ INF = math.inf
 
 
 def heading(text: str) -> None:
-    print(f"\n\033[1m{text}\033[0m" if __import__("sys").stdout.isatty() else f"\n{text}")
+    print(f"\n{text}")
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
@@ -64,7 +64,13 @@ def attention_map() -> None:
         )
         for head in range(8)
     ]
-    header = ("head", "logit scale", "random step (>=)", "worst step (>=)", "local constant (exact)")
+    header = (
+        "head",
+        "logit scale",
+        "random step (>=)",
+        "worst step (>=)",
+        "local constant (exact)",
+    )
     table(header, rows)
 
 

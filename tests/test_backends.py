@@ -114,3 +114,11 @@ def test_torch_gradient_state_is_left_alone(torch):
         assert not taut.local_lipschitz(x).value.requires_grad
     assert taut.local_lipschitz(x).value.requires_grad
     assert x.grad is None
+
+
+def test_keywords_and_lists_compile_too(torch):
+    x = torch.tensor(sample())
+    for function in (lambda x: taut.softmax(x=x), lambda x: taut.blend([x, x], [1.0, 2.0])):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), function(x))
+        torch._dynamo.reset()

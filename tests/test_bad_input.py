@@ -52,7 +52,7 @@ class TestLogits:
 
     @pytest.mark.parametrize("scale", [NAN, "two", None])
     def test_wrong_scale(self, function, scale):
-        with pytest.raises((TypeError, ValueError), match="scale must be a real number"):
+        with pytest.raises((TypeError, ValueError), match=r"scale must be a (plain|real) number"):
             function(np.zeros(2), scale=scale)
 
     def test_empty_batch(self, function):
@@ -111,7 +111,7 @@ def test_p_below_one(p):
     ):
         with pytest.raises(ValueError, match=r"p must be in \[1, inf\]"):
             call()
-    with pytest.raises(TypeError, match="p must be a number"):
+    with pytest.raises(TypeError, match="p must be a plain number"):
         taut.global_lipschitz("two")
 
 
@@ -128,7 +128,7 @@ def test_radius(radius):
         taut.local_lipschitz([0.0], radius=radius)
     with pytest.raises(ValueError, match="radius must be a finite number >= 0"):
         taut.probability_intervals([0.0], radius)
-    with pytest.raises(TypeError, match="radius must be a number"):
+    with pytest.raises(TypeError, match="radius must be a plain number"):
         taut.probability_intervals([0.0], "wide")
     with pytest.raises(ValueError, match="same norm on both sides"):
         taut.local_lipschitz([0.0, 1.0], 1, INF, radius=0.1)
@@ -156,7 +156,7 @@ def test_the_rest_of_the_arguments():
     cases = (
         (lambda: taut.worst_input(1), "n must be at least 2"),
         (lambda: taut.worst_input(3, within=0.6), "within must be in"),
-        (lambda: taut.global_lipschitz(n=0), "n must be a number of logits"),
+        (lambda: taut.global_lipschitz(n=0), "n must be at least 1"),
         (lambda: taut.empirical_lipschitz([0.0], epsilon=0), "epsilon must be a finite number > 0"),
         (lambda: taut.empirical_lipschitz([0.0], samples=0), "samples must be at least 1"),
         (lambda: taut.empirical_lipschitz([0.0], along="up"), "along must be"),
@@ -171,13 +171,19 @@ def test_the_rest_of_the_arguments():
         (lambda: taut.logits([0.5, 0.5], fix="median"), "fix must be"),
         (lambda: taut.logits([0.5, 0.5], fix=2), "no index"),
         (lambda: taut.logits([0.0, 1.0], fix=0), "probability at index 0 is 0"),
+        (lambda: taut.logits([0.5, 0.5], value=NAN), "value must be finite"),
+        (lambda: taut.logits([0.5, 0.5], scale=0), "do not determine the logits"),
+        (lambda: taut.blend([[0.0]], [INF]), r"weights\[0\] must be finite"),
+        (lambda: taut.worst_input(4, 1, scale=1e-310), "the logits overflow"),
+        (lambda: taut.regularity(1e-310), "overflows"),
+        (lambda: taut.empirical_lipschitz([0.0], seed=-1), "seed must be at least 0"),
         (lambda: taut.jvp([0.0, 1.0], [0.0]), "as many entries"),
         (lambda: taut.step_bound([0.0, INF]), "d must be finite"),
         (lambda: taut.regularity(-1.0), "scale must be positive"),
-        (lambda: taut.bounded_logits_lipschitz(1, 1.0), "n must be at least 2"),
-        (lambda: taut.bounded_logits_lipschitz(3, -1.0), "spread must be"),
-        (lambda: taut.entropy_floor(1, 1.0), "n must be at least 2"),
-        (lambda: taut.entropy_floor(3, NAN), "norm must be"),
+        (lambda: taut.bounded_logits_lipschitz(1, spread=1.0), "n must be at least 2"),
+        (lambda: taut.bounded_logits_lipschitz(3, spread=-1.0), "spread must be"),
+        (lambda: taut.entropy_floor(1, logit_norm=1.0), "n must be at least 2"),
+        (lambda: taut.entropy_floor(3, logit_norm=NAN), "logit_norm must be"),
         (lambda: taut.logsumexp_smoothness([[NAN]]), "matrix must be finite"),
         (lambda: taut.logsumexp_smoothness([1.0]), "two axes"),
     )
@@ -189,3 +195,62 @@ def test_the_rest_of_the_arguments():
 def test_unknown_theorem():
     with pytest.raises(KeyError, match="the known ids are shift"):
         taut.theorems.get("riemann")
+
+
+def test_numbers_must_be_plain_numbers(torch, jax):
+    x = [0.0, 1.0]
+    calls = (
+        lambda: taut.local_lipschitz(x, "2"),
+        lambda: taut.softmax(x, scale="1"),
+        lambda: taut.local_lipschitz(x, radius="1"),
+        lambda: taut.softmax(x, scale=torch.tensor(2.0, requires_grad=True)),
+        lambda: jax.jit(lambda s: taut.softmax(jax.numpy.zeros(2), scale=s))(2.0),
+        lambda: taut.empirical_lipschitz(x, epsilon="a"),
+        lambda: taut.logits([0.5, 0.5], value="a"),
+        lambda: taut.blend([x], ["a"]),
+        lambda: taut.global_lipschitz(n=2.5),
+        lambda: taut.worst_input("3"),
+        lambda: taut.empirical_lipschitz(x, samples=2.5),
+        lambda: taut.entropy_floor("8", logit_norm=2),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=r"must be (a plain number|an int)"):
+            call()
+
+
+def test_numpy_integers_are_integers():
+    x = np.zeros((2, 3))
+    assert taut.softmax(x, axis=np.int64(0)).shape == (2, 3)
+    assert taut.logits([0.5, 0.5], fix=np.int64(0))[0] == 0
+    assert taut.local_lipschitz(x, np.float32(2)).shape == (2,)
+
+
+def test_masked_arrays_are_refused():
+    with pytest.raises(TypeError, match="fill masked logits with -inf"):
+        taut.softmax(np.ma.array([1.0, 2.0], mask=[0, 1]))
+
+
+def test_two_libraries_do_not_mix(torch):
+    x, v = torch.zeros(3), np.zeros(3)
+    for call in (
+        lambda: taut.jvp(x, v),
+        lambda: taut.blend([x, v], [1.0, 1.0]),
+        lambda: taut.two_class(x, v),
+    ):
+        with pytest.raises(TypeError, match="must be arrays of one library"):
+            call()
+    assert type(taut.two_class(0.0, torch.ones(3))) is torch.Tensor
+
+
+def test_plus_infinity_is_no_mask_for_softmin():
+    with pytest.raises(ValueError, match="x contains"):
+        taut.local_lipschitz([INF, 0.0, 1.0], scale=-1.0)
+
+
+def test_scales_beyond_float32_are_refused_where_nothing_else_exists(jax):
+    x = jax.numpy.zeros(2)
+    for scale in (1e-42, 1e39):
+        with pytest.raises(ValueError, match="too extreme for float32"):
+            taut.local_lipschitz(x, scale=scale)
+    with pytest.raises(ValueError, match="too extreme for float32"):
+        taut.local_lipschitz(x) * 1e-42

@@ -44,10 +44,14 @@ def test_comparisons_answer_only_what_is_known():
 
 
 def test_nan_never_passes():
-    broken = Bound(math.nan, math.nan, "upper", lp(2), "here", ())
+    with pytest.raises(ValueError, match="sides must be numbers"):
+        upper(math.nan)
+    broken = Bound(np.array(math.nan), np.array(math.nan), "upper", lp(2), "here", ())
     for question in (lambda b: b < 1, lambda b: b <= 1, lambda b: b > 1, lambda b: b >= 1):
         with pytest.raises(ValueError, match="undecided"):
             question(broken)
+    with pytest.raises(ValueError, match="undecided"):
+        assert taut.global_lipschitz() < math.nan
 
 
 def test_a_batch_is_not_one_number():
@@ -154,3 +158,77 @@ def test_notebook_display_is_escaped():
 def test_bounds_are_frozen():
     with pytest.raises(AttributeError):
         taut.global_lipschitz().upper = 0.1
+
+
+def test_only_lipschitz_constants_compose():
+    for other in (
+        taut.step_bound([1.0, -1.0], p=2),
+        taut.regularity(1.0).cocoercive,
+        taut.entropy_floor(8, logit_norm=2.0),
+    ):
+        with pytest.raises(ValueError, match="composes Lipschitz constants"):
+            taut.chain(upper(1.0), other)
+    assert repr(taut.step_bound([1.0, -1.0], p=2)).startswith("Bound(change at most")
+
+
+def test_norms_are_the_same_only_if_they_are():
+    with pytest.raises(ValueError, match="cannot chain"):
+        taut.chain(taut.global_lipschitz(2), taut.global_lipschitz(2.0000001))
+
+
+def test_bounds_do_not_multiply_or_turn_into_arrays():
+    b = taut.global_lipschitz()
+    with pytest.raises(TypeError, match=r"taut\.chain"):
+        b * b
+    with pytest.raises(TypeError):
+        b * "2"
+    with pytest.raises(TypeError):
+        np.ones(3) * b
+    with pytest.raises(TypeError, match=r"read \.upper"):
+        np.asarray(b)
+
+
+def test_comparison_with_anything_else_is_an_error(jax):
+    b = taut.global_lipschitz()
+    for other in ("a", None, np.ones(2), b):
+        with pytest.raises(TypeError, match="compares with one real number"):
+            assert b < other
+    with pytest.raises(TypeError, match="while it is traced"):
+        jax.jit(lambda x: taut.local_lipschitz(x) < 0.5)(jax.numpy.zeros(2))
+
+
+def test_overflow_stays_sound():
+    huge = taut.global_lipschitz() * 1e308 * 1e10
+    assert huge.upper == math.inf
+    assert huge.lower == 0
+    assert taut.chain(taut.upper_bound(math.inf), taut.upper_bound(0.0)).upper == math.inf
+    wide = taut.local_lipschitz(np.float32([2, 1, 0])) * 1e39
+    assert wide.upper == math.inf
+    assert taut.global_lipschitz(scale=5e-324).upper > 0
+
+
+@pytest.mark.parametrize("bad", [{"kind": "sure"}, {"norm": "l2"}, {"lower": 2.0}])
+def test_malformed_bounds_are_refused(bad):
+    fields = {
+        "lower": 0.0,
+        "upper": 1.0,
+        "kind": "upper",
+        "norm": lp(2),
+        "domain": "",
+        "theorem": (),
+    }
+    with pytest.raises((TypeError, ValueError), match="must be"):
+        Bound(**{**fields, **bad})
+
+
+def test_tiny_constants_do_not_vanish(backend):
+    """XLA flushes subnormal numbers to 0; an upper side may not follow."""
+    x = backend.array([90.0, 0.0, 0.0], "float32")
+    for pair in ((3, 3), (1, 3), (1, math.inf), (3, math.inf)):
+        assert float(backend.numpy(taut.local_lipschitz(x, *pair).upper)) > 1e-39
+    small = taut.local_lipschitz(backend.array([60.0, 0.0], "float32"))
+    true = float(taut.local_lipschitz([60.0, 0.0]))
+    heads = float(backend.numpy(taut.heads(small, small).upper))
+    assert math.sqrt(2) * true <= heads <= 1.5 * true
+    assert float(backend.numpy((small * 1e-15).upper)) > true * 1e-15
+    assert float(backend.numpy(taut.step_bound(backend.array([1e-39, 0], "float32")).upper)) > 0

@@ -279,7 +279,7 @@ def test_entropy_floor_holds():
         for norm in (0.1, 1.0, 3.0, 10.0):
             x = rng.standard_normal((2000, n)) ** 3
             x *= norm / np.linalg.norm(x, axis=-1, keepdims=True)
-            floor = taut.entropy_floor(n, norm)
+            floor = taut.entropy_floor(n, logit_norm=norm)
             assert np.all(entropy(taut.softmax(x)) >= floor.lower)
             assert np.all(entropy(taut.softmax(x)) <= floor.upper)
 
@@ -291,7 +291,9 @@ def test_entropy_floor_is_attained():
     x = np.full(n, -norm / math.sqrt(n * (n - 1)))
     x[0] = norm * math.sqrt((n - 1) / n)
     assert np.linalg.norm(x) == pytest.approx(norm)
-    assert entropy(taut.softmax(x)) == pytest.approx(taut.entropy_floor(n, norm).lower, rel=1e-12)
+    assert entropy(taut.softmax(x)) == pytest.approx(
+        taut.entropy_floor(n, logit_norm=norm).lower, rel=1e-12
+    )
 
 
 # local constants ----------------------------------------------------------------------------
@@ -375,7 +377,7 @@ def test_bounded_logits_hold():
             x = rng.uniform(0, spread, (300, n)) if spread else np.zeros((1, n))
             x[: len(x) // 2] = np.round(x[: len(x) // 2] / (spread or 1)) * spread
             for p in (1, 1.5, 2, INF):
-                bound = taut.bounded_logits_lipschitz(n, spread, p, scale=1.5)
+                bound = taut.bounded_logits_lipschitz(n, spread=spread, p=p, scale=1.5)
                 local = taut.local_lipschitz(x, p, scale=1.5)
                 assert np.all(local.lower <= bound.upper)
 
@@ -385,10 +387,10 @@ def test_bounded_logits_hold():
 def test_bounded_logits_are_attained():
     x = np.zeros(50)
     x[0] = 1.2
-    bound = taut.bounded_logits_lipschitz(50, 1.2, 1)
+    bound = taut.bounded_logits_lipschitz(50, spread=1.2, p=1)
     assert float(taut.local_lipschitz(x, 1)) == pytest.approx(bound.value, rel=1e-13)
     assert bound.upper < 0.5
-    assert taut.bounded_logits_lipschitz(50, 30.0, 1).value == 0.5
+    assert taut.bounded_logits_lipschitz(50, spread=30.0, p=1).value == 0.5
 
 
 # the box ------------------------------------------------------------------------------------

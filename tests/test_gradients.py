@@ -70,8 +70,12 @@ def test_second_derivatives(torch):
 
 
 def gradient(torch, row, p, dtype=None):
+    """Gradient of the upper side; that of the lower side must be finite as well."""
     leaf = torch.tensor(row, dtype=dtype or torch.float64, requires_grad=True)
-    taut.local_lipschitz(leaf, p).upper.sum().backward()
+    bound = taut.local_lipschitz(leaf, p)
+    (lower,) = torch.autograd.grad(bound.lower.sum(), leaf, retain_graph=True)
+    assert np.all(np.isfinite(lower.numpy()))
+    bound.upper.sum().backward()
     return leaf.grad.numpy()
 
 
@@ -125,3 +129,23 @@ def test_gradient_descent_lowers_the_constant(torch):
         (grad,) = torch.autograd.grad(loss, x)
         x = (x - grad).detach().requires_grad_()
     assert float(taut.local_lipschitz(x)) < 0.8 * before
+
+
+def test_causal_masks_do_not_poison_a_penalty(torch):
+    scores = torch.randn(2, 6, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores.requires_grad_()
+    masked = scores.masked_fill(torch.ones(6, 6).triu(1).bool(), -INF)
+    for p in (1, 2, 3):
+        bound = taut.local_lipschitz(masked, p)
+        loss = bound.lower.mean() + bound.upper.mean()
+        (grad,) = torch.autograd.grad(loss, scores, retain_graph=True)
+        assert torch.isfinite(grad).all()
+
+
+def test_zero_steps_and_limits_have_gradients(torch):
+    d = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    taut.step_bound(d, p=2).upper.backward()
+    assert torch.isfinite(d.grad).all()
+    x = torch.tensor([1.0, 3.0, 3.0], requires_grad=True)
+    taut.logsumexp(x, scale=INF).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [0, 0.5, 0.5])

@@ -5,7 +5,7 @@ Every constant comes as a :class:`Bound`: ``.lower`` is evidence, ``.upper`` is 
 """
 
 from taut import theorems
-from taut._bound import Bound, Norm
+from taut._bound import Bound, Norm, lp, upper_bound
 from taut._box import Interval, probability_intervals
 from taut._compose import add, chain, heads
 from taut._empirical import empirical_lipschitz
@@ -43,6 +43,7 @@ __all__ = [
     "logits",
     "logsumexp",
     "logsumexp_smoothness",
+    "lp",
     "probability_intervals",
     "regularity",
     "softmax",
@@ -50,6 +51,7 @@ __all__ = [
     "step_bound",
     "theorems",
     "two_class",
+    "upper_bound",
     "worst_direction",
     "worst_input",
 ]

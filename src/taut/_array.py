@@ -47,12 +47,13 @@ def namespace(x: Array) -> Namespace:
 def quietly(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Silence NumPy's floating-point warnings: infinities and underflow are part of the game here.
 
-    torch and JAX do not warn, and torch.compile cannot follow the context manager.
+    torch.compile cannot follow the context manager, and needs none.
     """
 
     @functools.wraps(function)
     def wrapper(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if args and (is_torch(args[0]) or is_jax(args[0])):
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.compiler.is_compiling():
             return function(*args, **kwargs)
         with np.errstate(all="ignore"):
             return function(*args, **kwargs)
@@ -147,8 +148,11 @@ def lp_norm(v: Array, p: float) -> Array:
     size = xp.max(xp.abs(v), axis=-1, keepdims=True)
     if p == math.inf:
         return size
-    safe = xp.where(size == 0, xp.ones_like(size), size)
-    return size * xp.sum((xp.abs(v) / safe) ** p, axis=-1, keepdims=True) ** (1 / p)
+    empty = size == 0
+    safe = xp.where(empty, xp.ones_like(size), size)
+    total = xp.sum((xp.abs(v) / safe) ** p, axis=-1, keepdims=True)
+    # The root has no derivative at 0; what stands there is multiplied by 0.
+    return size * xp.where(empty, xp.ones_like(total), total) ** (1 / p)
 
 
 def like(values: np.ndarray[Any, Any], x: Array) -> Array:

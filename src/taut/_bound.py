@@ -6,15 +6,18 @@ import html
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from numbers import Real
 from typing import Any, Literal
 
 from taut import theorems
-from taut._array import Array, known, namespace, stop_gradient
+from taut._array import Array, namespace, quietly, stop_gradient
+from taut._checks import exponent
 from taut._rounding import product
 
-__all__ = ["Bound", "Norm", "lp"]
+__all__ = ["Bound", "Norm", "lp", "upper_bound"]
 
 Kind = Literal["exact", "bracket", "upper", "lower"]
+LIPSCHITZ = "Lipschitz constant"
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,12 @@ def lp(p: float, q: float | None = None) -> Norm:
     >>> str(lp(2)), str(lp(math.inf, 1))
     ('l2', 'linf->l1')
     """
-    return Norm(f"l{p:g}", f"l{p if q is None else q:g}")
+    return Norm(_name(p), _name(p if q is None else q))
+
+
+def _name(p: float) -> str:
+    """L and the exponent in full: two norms are one norm only if they are exactly the same."""
+    return f"l{repr(float(p)).removesuffix('.0')}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +64,16 @@ class Bound:
         In which norm, and for which inputs, the constant holds.
     theorem
         Ids of :data:`taut.theorems.THEOREMS` that it rests on.
+    estimate
+        The value of an exact constant, between the sides; read it as ``value``.
+    quantity
+        What is bounded: a Lipschitz constant unless it says otherwise. Only those compose.
+
+    Notes
+    -----
+    A batch can be indexed and has a length. A single bound can be scaled by a number ≥ 0, and
+    compared with a number: the comparison is answered where the bracket settles it and an error
+    otherwise. Inside ``jax.jit`` return ``.upper``, ``.lower`` or ``.value``, not the bound itself.
     """
 
     lower: Array
@@ -65,10 +83,30 @@ class Bound:
     domain: str
     theorem: tuple[str, ...]
     estimate: Array = None
+    quantity: str = LIPSCHITZ
+
+    # NumPy must not take a bound apart: `array * bound` is an error that says what to read.
+    __array_ufunc__ = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.theorem, str):
+            object.__setattr__(self, "theorem", (self.theorem,))
         for theorem_id in self.theorem:
             theorems.get(theorem_id)
+        if not isinstance(self.norm, Norm):
+            raise TypeError(f"norm must be a Norm such as taut.lp(2), got {self.norm!r}")
+        if self.kind not in ("exact", "bracket", "upper", "lower"):
+            raise ValueError(f"kind must be exact, bracket, upper or lower, got {self.kind!r}")
+        if self.kind == "exact" and self.estimate is None:
+            raise ValueError("an exact bound needs its value as estimate")
+        plain = isinstance(self.lower, float) and isinstance(self.upper, float)
+        if plain and not 0 <= self.lower <= self.upper:
+            raise ValueError(
+                f"sides must be numbers with 0 <= lower <= upper, got {self.lower}, {self.upper}"
+            )
+
+    def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise TypeError("a bound is no array: read .upper, .lower or, where exact, .value")
 
     @property
     def value(self) -> Array:
@@ -122,12 +160,14 @@ class Bound:
     def __bool__(self) -> bool:
         raise TypeError("a bound has no truth value: compare it with a number")
 
+    @quietly
     def __mul__(self, factor: float) -> Bound:
         """Scale by a non-negative number, rounding outward."""
-        try:
-            factor = float(factor)
-        except (TypeError, ValueError):
+        if isinstance(factor, Bound):
+            raise TypeError("bounds do not multiply: compose them with taut.chain")
+        if not isinstance(factor, Real):
             return NotImplemented
+        factor = float(factor)
         if not 0 <= factor < math.inf:
             raise ValueError(f"a bound can be scaled by a finite number >= 0 only, got {factor}")
         return replace(
@@ -140,26 +180,39 @@ class Bound:
     __rmul__ = __mul__
 
     def __le__(self, other: float) -> bool:
-        return self._decide(other, yes=self.upper <= other, no=self.lower > other)
+        low, high = self._comparable(other)
+        return self._decide(other, yes=high <= other, no=low > other)
 
     def __lt__(self, other: float) -> bool:
-        return self._decide(other, yes=self.upper < other, no=self.lower >= other)
+        low, high = self._comparable(other)
+        return self._decide(other, yes=high < other, no=low >= other)
 
     def __ge__(self, other: float) -> bool:
-        return self._decide(other, yes=self.lower >= other, no=self.upper < other)
+        low, high = self._comparable(other)
+        return self._decide(other, yes=low >= other, no=high < other)
 
     def __gt__(self, other: float) -> bool:
-        return self._decide(other, yes=self.lower > other, no=self.upper <= other)
+        low, high = self._comparable(other)
+        return self._decide(other, yes=low > other, no=high <= other)
 
-    def _decide(self, other: float, *, yes: Array, no: Array) -> bool:
-        """Answer a comparison only where the bracket settles it."""
+    def _comparable(self, other: float) -> tuple[float, float]:
+        """The sides as plain numbers, if ``other`` is one too."""
         if self.shape != ():
             raise TypeError("compare .upper or .lower of a batch, element by element")
-        if known(yes):
-            return True
-        if known(no):
-            return False
-        raise ValueError(f"undecided: {other} lies between lower {self.lower} and {self.upper}")
+        if isinstance(other, Bound) or not isinstance(other, Real):
+            raise TypeError(f"a bound compares with one real number, got {type(other).__name__}")
+        try:
+            return float(stop_gradient(self.lower)), float(stop_gradient(self.upper))
+        except (TypeError, RuntimeError):
+            raise TypeError(
+                "a bound has no values to compare while it is traced: use .upper or .lower"
+            ) from None
+
+    def _decide(self, other: float, *, yes: bool, no: bool) -> bool:
+        """Answer a comparison only where the bracket settles it."""
+        if yes or no:
+            return yes
+        raise ValueError(f"undecided: {other} against {self._numbers()}")
 
     def __repr__(self) -> str:
         return f"Bound({self._numbers()}, {self.norm}, {self.domain}; {', '.join(self.theorem)})"
@@ -174,13 +227,14 @@ class Bound:
             low, high = float(stop_gradient(self.lower)), float(stop_gradient(self.upper))
         except (TypeError, RuntimeError):  # being traced
             return f"{self.kind}, traced"
+        what = "" if self.quantity == LIPSCHITZ else f"{self.quantity} "
         if self.kind == "exact":
-            return f"exact {_digits(float(self), ROUND_HALF_EVEN)}"
+            return f"{what}exact {_digits(float(self), ROUND_HALF_EVEN)}"
         if self.kind == "lower":
-            return f"at least {_digits(low, ROUND_FLOOR)}"
+            return f"{what}at least {_digits(low, ROUND_FLOOR)}"
         if self.kind == "upper":
-            return f"at most {_digits(high, ROUND_CEILING)}"
-        return f"between {_digits(low, ROUND_FLOOR)} and {_digits(high, ROUND_CEILING)}"
+            return f"{what}at most {_digits(high, ROUND_CEILING)}"
+        return f"{what}between {_digits(low, ROUND_FLOOR)} and {_digits(high, ROUND_CEILING)}"
 
     def _repr_html_(self) -> str:
         cells = (self._numbers(), str(self.norm), self.domain, ", ".join(self.theorem))
@@ -190,6 +244,20 @@ class Bound:
             for n, c in zip(names, cells, strict=True)
         )
         return f"<table>{body}</table>"
+
+
+def upper_bound(
+    value: Array, p: float = 2, q: float | None = None, *, domain: str = "all inputs"
+) -> Bound:
+    """A bound of your own, from a proof of yours: a Lipschitz constant known from above.
+
+    >>> upper_bound(3.0, p=2)
+    Bound(at most 3, l2, all inputs; )
+    """
+    value = float(value) if isinstance(value, Real) else value
+    lower = 0.0 if isinstance(value, float) else namespace(value).zeros_like(value)
+    norm = lp(exponent(p), None if q is None else exponent(q, name="q"))
+    return Bound(lower, value, "upper", norm, domain, ())
 
 
 def _digits(x: float, rounding: str) -> str:

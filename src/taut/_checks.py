@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
-from taut._array import Array, Namespace, eps_of, known, namespace
+from taut._array import Array, Namespace, eps_of, is_jax, known, namespace, widest
 
 _KEPT = ("float32", "float64")
 _WIDENED = ("float16", "bfloat16")
@@ -15,7 +16,7 @@ _WIDENED = ("float16", "bfloat16")
 def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
     """Namespace of ``x`` and ``x`` as float32 or float64; whatever has no real values is refused.
 
-    Lists and numbers become NumPy arrays, integers the namespace's default float, half precision
+    Lists and numbers become NumPy arrays, integers float64 (where it exists), half precision
     float32: softmax differences need the digits that half precision has not got.
     """
     if isinstance(x, (list, tuple, int, float)) and not isinstance(x, bool):
@@ -23,6 +24,10 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
             x = np.asarray(x)
         except ValueError as error:
             raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array; fill masked logits with -inf: x.filled(-np.inf)"
+        )
     try:
         xp = namespace(x)
     except TypeError:
@@ -38,7 +43,7 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
     if kind in _WIDENED:
         return xp, xp.astype(x, xp.float32)
     if kind.startswith(("int", "uint")):
-        return xp, xp.astype(x, xp.zeros(()).dtype)
+        return xp, widest(xp.astype(x, xp.zeros(()).dtype) if is_jax(x) else x)
     raise TypeError(
         f"{name} must hold real numbers (float16, bfloat16, float32, float64 or integers); "
         f"its dtype is {x.dtype}"
@@ -48,8 +53,7 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
 def rows(x: Array, *, axis: int, name: str) -> tuple[Namespace, Array]:
     """Namespace and float array with ``axis`` moved last; at least one entry along it."""
     xp, x = as_float_array(x, name=name)
-    if not isinstance(axis, int) or isinstance(axis, bool):
-        raise TypeError(f"axis must be an int, got {axis!r}")
+    axis = whole_number(axis, name="axis")
     if x.ndim == 0:
         raise ValueError(f"{name} must have at least one axis to take the softmax along; it is 0-d")
     if not -x.ndim <= axis < x.ndim:
@@ -64,24 +68,70 @@ def rows(x: Array, *, axis: int, name: str) -> tuple[Namespace, Array]:
     return xp, x
 
 
+def whole_number(value: int, *, name: str, least: int | None = None) -> int:
+    """Check an int, also NumPy's."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        found = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {value!r}") from None
+    if least is not None and found < least:
+        raise ValueError(f"{name} must be at least {least}, got {found}")
+    return found
+
+
+def real_number(value: float, *, name: str, hint: str = "") -> float:
+    """Check a plain real number; arrays that are traced or differentiated are refused."""
+    try:
+        if isinstance(value, (str, bytes, bool)) or getattr(value, "requires_grad", False):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        hint = hint and f"; {hint}"
+        raise TypeError(f"{name} must be a plain number, got {value!r}{hint}") from None
+
+
+def finite_at_least_zero(value: float, *, name: str) -> float:
+    """Check a finite number ≥ 0."""
+    found = real_number(value, name=name)
+    if not 0 <= found < math.inf:
+        raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
+    return found
+
+
 def restore_axis(x: Array, axis: int) -> Array:
     """Move the last axis back to where ``rows`` found it."""
     return x if axis in (-1, x.ndim - 1) else namespace(x).moveaxis(x, -1, axis)
 
 
-def scale_value(scale: float, *, infinite: str | None = None, zero: str | None = None) -> float:
+def scale_value(
+    scale: float,
+    *,
+    infinite: str | None = None,
+    zero: str | None = None,
+    name: str = "scale",
+) -> float:
     """Check the inverse temperature; ``infinite`` and ``zero`` say why those have no meaning."""
-    try:
-        value = float(scale)
-    except (TypeError, ValueError):
-        raise TypeError(f"scale must be a real number, got {scale!r}") from None
+    value = real_number(
+        scale, name=name, hint="to learn or trace it, multiply the logits by it instead"
+    )
     if math.isnan(value):
-        raise ValueError("scale must be a real number, got nan")
+        raise ValueError(f"{name} must be a real number, got nan")
     if math.isinf(value) and infinite is not None:
-        raise ValueError(f"scale must be finite here, got {value}: {infinite}")
+        raise ValueError(f"{name} must be finite here, got {value}: {infinite}")
     if value == 0 and zero is not None:
-        raise ValueError(f"scale must not be 0 here: {zero}")
+        raise ValueError(f"{name} must not be 0 here: {zero}")
     return value
+
+
+def check_range(scale: float, x: Array, *, name: str) -> None:
+    """Refuse a number that a computation in float32 alone would flush to 0 or overflow."""
+    only_float32 = eps_of(widest(x)) > 1e-10
+    if only_float32 and scale != 0 and not 2.0**-100 <= abs(scale) <= 2.0**100:
+        raise ValueError(
+            f"{name} is {scale}, too extreme for float32: give float64 arrays, or scale the logits"
+        )
 
 
 def representable(scale: float, x: Array) -> float:
@@ -92,10 +142,7 @@ def representable(scale: float, x: Array) -> float:
 
 def exponent(p: float, *, name: str = "p") -> float:
     """Check the exponent of an l_p norm, 1 <= p <= inf."""
-    try:
-        value = float(p)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name} must be a number in [1, inf], got {p!r}") from None
+    value = real_number(p, name=name, hint=f"{name} is in [1, inf]")
     if not value >= 1:
         raise ValueError(f"{name} must be in [1, inf] for l_{name} to be a norm, got {p!r}")
     return value
@@ -106,6 +153,15 @@ def dual_exponent(p: float) -> float:
     if p == 1:
         return math.inf
     return 1.0 if math.isinf(p) else p / (p - 1)
+
+
+def same_library(first: Array, second: Array, *, names: tuple[str, str]) -> None:
+    """Refuse to mix arrays of two libraries."""
+    if namespace(first) is not namespace(second):
+        raise TypeError(
+            f"{names[0]} and {names[1]} must be arrays of one library, got "
+            f"{type(first).__name__} and {type(second).__name__}"
+        )
 
 
 def check_logits(xp: Namespace, largest: Array, *, name: str) -> None:

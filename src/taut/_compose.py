@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
-from taut._array import Array
-from taut._bound import Bound, Norm
+from taut._array import Array, eps_of, namespace
+from taut._bound import LIPSCHITZ, Bound, Norm
 from taut._rounding import product, round_up, sum_up
 
 __all__ = ["add", "chain", "heads"]
@@ -15,7 +16,13 @@ def chain(*bounds: Bound) -> Bound:
     """Constant of a composition, maps given in the order in which they act: the product.
 
     Lower bounds do not multiply (the worst directions need not meet), so the result is an upper
-    bound. The norm that one map ends in must be the norm that the next one starts from.
+    bound. The norm that one map ends in must be the norm that the next one starts from. That the
+    outputs of one map lie in the domain of the next is for the caller to know; the domains are
+    listed.
+
+    >>> from taut import upper_bound
+    >>> chain(upper_bound(3.0, p=2), upper_bound(0.5, p=2))
+    Bound(at most 1.5, l2, all inputs; )
     """
     _check(bounds, "chain")
     total = bounds[0].upper
@@ -29,7 +36,12 @@ def chain(*bounds: Bound) -> Bound:
 
 
 def add(*bounds: Bound) -> Bound:
-    """Constant of a sum of maps, such as a residual connection: the sum. Same norms throughout."""
+    """Constant of a sum of maps, such as a residual connection: the sum. Same norms throughout.
+
+    >>> from taut import upper_bound
+    >>> add(upper_bound(1.0, p=2), upper_bound(0.5, p=2))
+    Bound(at most 1.5, l2, all inputs; )
+    """
     _check(bounds, "add")
     _same_norm(bounds)
     total = bounds[0].upper
@@ -39,15 +51,30 @@ def add(*bounds: Bound) -> Bound:
 
 
 def heads(*bounds: Bound) -> Bound:
-    """Constant of maps whose outputs are concatenated, in l2: the root of the sum of squares."""
+    """Constant of maps whose outputs are concatenated, in l2: the root of the sum of squares.
+
+    >>> from taut import upper_bound
+    >>> heads(upper_bound(3.0, p=2), upper_bound(4.0, p=2))
+    Bound(at most 5.00001, l2, all inputs; )
+    """
     _check(bounds, "heads")
     _same_norm(bounds)
     if bounds[0].norm.target != "l2":
         raise ValueError(f"heads compose in l2 only, not into {bounds[0].norm.target}")
-    total = product(bounds[0].upper, bounds[0].upper, up=True)
+    total = bounds[0].upper
     for bound in bounds[1:]:
-        total = sum_up(total, product(bound.upper, bound.upper, up=True))
-    return _composed(bounds, round_up(total**0.5), bounds[0].norm)
+        total = _hypotenuse(total, bound.upper)
+    return _composed(bounds, total, bounds[0].norm)
+
+
+def _hypotenuse(a: Array, b: Array) -> Array:
+    """√(a² + b²), rounded up, without squares that underflow."""
+    if isinstance(a, float) and isinstance(b, float):
+        return round_up(math.hypot(a, b))
+    array = b if isinstance(a, float) else a
+    xp = namespace(array)
+    a, b = (xp.full_like(array, c) if isinstance(c, float) else c for c in (a, b))
+    return round_up(xp.hypot(a, b), 4 * eps_of(array))
 
 
 def _check(bounds: tuple[Bound, ...], verb: str) -> None:
@@ -56,6 +83,8 @@ def _check(bounds: tuple[Bound, ...], verb: str) -> None:
     for bound in bounds:
         if not isinstance(bound, Bound):
             raise TypeError(f"{verb} takes bounds, got {type(bound).__name__}")
+        if bound.quantity != LIPSCHITZ:
+            raise ValueError(f"{verb} composes Lipschitz constants; {bound!r} bounds another thing")
         if bound.kind == "lower":
             raise ValueError(f"{verb} needs upper bounds; {bound!r} is measured and bounds nothing")
 
@@ -71,7 +100,7 @@ def _composed(bounds: tuple[Bound, ...], upper: Array, norm: Norm) -> Bound:
     if len(bounds) == 1:
         return bounds[0]
     return Bound(
-        lower=0.0 * upper,
+        lower=0.0 if isinstance(upper, float) else namespace(upper).zeros_like(upper),
         upper=upper,
         kind="upper",
         norm=norm,

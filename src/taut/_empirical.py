@@ -9,9 +9,9 @@ import numpy as np
 
 from taut._array import Array, Namespace, eps_of, like, lp_norm, quietly, stop_gradient, widest
 from taut._bound import Bound, lp
-from taut._checks import check_logits, exponent, rows, scale_value
+from taut._checks import check_logits, exponent, real_number, rows, scale_value, whole_number
 from taut._norms import direction, positive_scale
-from taut._softmax import softmax
+from taut._softmax import shifted, softmax
 
 __all__ = ["empirical_lipschitz"]
 
@@ -31,7 +31,8 @@ def empirical_lipschitz(
     """Measured ‖σ(x + δ) − σ(x)‖_p / ‖δ‖_p with ‖δ‖_p = epsilon, for every row: a lower bound.
 
     S1 equation 7 is the largest over all rows, ``empirical_lipschitz(...).max()``. A ratio for a
-    finite step bounds the global constant from below; as epsilon → 0 it bounds the local one.
+    finite step bounds the constant over all x from below. It may exceed the local constant at the
+    point, which speaks about infinitely small steps; as epsilon → 0 it bounds that one as well.
 
     Parameters
     ----------
@@ -47,30 +48,31 @@ def empirical_lipschitz(
         negative, which reach the local constant to first order.
     samples, seed
         How many random directions per row, of which the best counts, and their seed. The draws are
-        NumPy's on every backend.
+        NumPy's on every backend; under ``vmap`` every element gets the same ones.
     axis, scale
         As in :func:`taut.softmax`.
 
     Examples
     --------
     >>> empirical_lipschitz([0.0, 0.0], epsilon=1e-4, along="worst")
-    Bound(at least 0.499999, l2, measured with steps of size 0.0001; )
+    Bound(at least 0.499999, l2, all x, measured with steps of size 0.0001; )
     """
     p = exponent(p)
     scale = scale_value(scale, infinite="the limit of the softmax is not Lipschitz")
+    epsilon = real_number(epsilon, name="epsilon")
     if not 0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be a finite number > 0, got {epsilon!r}")
     if along not in ("random", "worst"):
         raise ValueError(f"along must be 'random' or 'worst', got {along!r}")
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1, got {samples}")
+    samples = whole_number(samples, name="samples", least=1)
+    seed = whole_number(seed, name="seed", least=0)
     xp, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(stop_gradient(x), scale)
     check_logits(xp, xp.max(x, axis=-1), name="x")
     best = xp.zeros_like(x[..., 0])
     for v in _directions(xp, x, p, scale, along, samples, seed):
         best = xp.maximum(best, _ratio(xp, x, v, p, epsilon, scale))
-    domain = f"measured with steps of size {epsilon:g}"
+    domain = f"all x, measured with steps of size {epsilon}"
     return Bound(best, xp.full_like(best, math.inf), "lower", lp(p), domain, ())
 
 
@@ -101,7 +103,14 @@ def _ratio(xp: Namespace, x: Array, v: Array, p: float, epsilon: float, scale: f
         change = s * (growth - mean) / (1 + mean)
         error = scale
     else:
-        change = softmax(x + step, scale=scale) - s
+        # From the shifted exponents, and with the step that adding it to them really makes.
+        base, _ = shifted(xp, x, scale)
+        base = xp.where(x == -math.inf, xp.zeros_like(x), base)
+        reached = base + scale * step
+        step = (reached - base) / scale
+        hidden = xp.full_like(x, -math.inf)
+        before, after = (xp.where(x == -math.inf, hidden, z) for z in (base, reached))
+        change = softmax(after) - softmax(before)
         error = 2 / epsilon
     moved = lp_norm(step, p)
     ratio = lp_norm(change, p) / xp.where(empty, xp.ones_like(moved), moved)

@@ -17,6 +17,7 @@ from taut._array import (
 )
 from taut._checks import check_logits
 from taut._derivatives import attach
+from taut._rounding import product
 from taut._secular import constants
 from taut._sides import Sides, exact_sides, rounded_up
 
@@ -36,21 +37,24 @@ class Exact(NamedTuple):
 def exact_constants(x: Array, scale: float) -> Exact:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits (last axis), scale ≥ 0; NaN and +inf are refused."""
     host = host_view(x)
+    found = None
     if host is not None and _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
         found = _compiled(x, host, scale)
-        if not differentiated(x):
-            return found
-        values = (found.one.estimate, found.two.estimate)
-        relative, absolute = found.relative, found.absolute
-    else:
+    if found is None:
         xp = namespace(x)
         check_logits(xp, xp.max(x, axis=-1), name="x")
         one, two, relative, absolute = constants(x, scale)
-        values = (one, two)
-    one, two = attach(*values, x, scale) if differentiated(x) else values
+    elif differentiated(x):
+        one, two = found.one.estimate, found.two.estimate
+        relative, absolute = found.relative, found.absolute
+    else:
+        return found
+    if differentiated(x):
+        one, two = attach(one, two, x, scale)
+    ceiling = product(scale, 0.5, up=True)
     return Exact(
-        exact_sides(one, relative, absolute, scale / 2, ("local-1-inf",)),
-        exact_sides(two, relative, absolute, scale / 2, ("local-2",)),
+        exact_sides(one, relative, absolute, ceiling, ("local-1-inf",)),
+        exact_sides(two, relative, absolute, ceiling, ("local-2",)),
         relative,
         absolute,
     )
@@ -58,7 +62,7 @@ def exact_constants(x: Array, scale: float) -> Exact:
 
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
-) -> Exact:
+) -> Exact | None:
     # numba is imported when it is first needed
     from taut._kernel.driver import error_bound, row_constants
 
@@ -66,7 +70,7 @@ def _compiled(
     if np.isnan(np.sum(out[4])):
         xp = namespace(x)
         check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
-        raise ArithmeticError("the secular equation was not solved; please report these logits")
+        return None  # logits at the very end of the range
     lines = [like(out[i, ...], x) for i in range(6)]
     return Exact(
         Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",)),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from taut._array import Array, namespace, positions, quietly
+from taut._array import Array, eps_of, namespace, positions, quietly, stop_gradient
 from taut._bound import Bound, lp
-from taut._checks import as_float_array, restore_axis, rows, scale_value
-from taut._rounding import round_down, round_up
+from taut._checks import as_float_array, restore_axis, rows, same_library, scale_value
+from taut._rounding import product, round_up
 from taut._softmax import softmax
 
 __all__ = ["jacobian", "jvp", "logsumexp_smoothness"]
@@ -50,6 +50,7 @@ def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     scale = scale_value(scale, infinite=_NOT_AT_INFINITY)
     _, x = rows(x, axis=axis, name="x")
     _, v = rows(v, axis=axis, name="v")
+    same_library(x, v, names=("x", "v"))
     if tuple(v.shape)[-1] != tuple(x.shape)[-1]:
         raise ValueError(
             f"v must have as many entries along axis {axis} as x: {v.shape[-1]} and {x.shape[-1]}"
@@ -70,6 +71,7 @@ def covariance_product(s: Array, v: Array) -> Array:
     return s * (v - xp.sum(s * v, axis=-1, keepdims=True))
 
 
+@quietly
 def logsumexp_smoothness(matrix: Array | None = None, *, scale: float = 1.0) -> Bound:
     """Smoothness in l2 of lse(x), or of x ↦ lse(Ax + b) for a given matrix A (theorem lse).
 
@@ -81,16 +83,17 @@ def logsumexp_smoothness(matrix: Array | None = None, *, scale: float = 1.0) -> 
     Bound(exact 2, l2, all x in R^n, n >= 2; lse)
     """
     scale = abs(scale_value(scale, infinite="log-sum-exp tends to the maximum, which has a kink"))
+    half = product(scale, 0.5, up=True)
     if matrix is None:
-        half = scale / 2
-        return Bound(half, half, "exact", lp(2), "all x in R^n, n >= 2", ("lse",), half)
+        low = product(scale, 0.5, up=False)
+        return Bound(low, half, "exact", lp(2), "all x in R^n, n >= 2", ("lse",), scale / 2)
     xp, matrix = as_float_array(matrix, name="matrix")
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have two axes and entries, its shape is {matrix.shape}")
     if not math.isfinite(float(xp.max(xp.abs(matrix)))):
         raise ValueError("matrix must be finite")
-    top = xp.max(xp.linalg.svdvals(matrix))
     # LAPACK's singular values are backward stable: a small multiple of eps, growing with the size.
-    slack = 8 * max(matrix.shape) * float(xp.finfo(matrix.dtype).eps)
-    upper = round_up(round_up(top, slack) ** 2 * (scale / 2))
-    return Bound(round_down(0 * upper), upper, "upper", lp(2), "all x in R^n", ("lse",))
+    slack = 8 * max(matrix.shape) * eps_of(matrix)
+    top = round_up(float(stop_gradient(xp.max(xp.linalg.svdvals(matrix)))), slack)
+    upper = product(product(half, top, up=True), top, up=True)
+    return Bound(0.0, upper, "upper", lp(2), "all x in R^n", ("lse",))

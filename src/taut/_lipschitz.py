@@ -11,10 +11,18 @@ import numpy as np
 from taut._array import Array, quietly
 from taut._bound import Bound, lp
 from taut._box import box_norm
-from taut._checks import dual_exponent, exponent, restore_axis, rows, scale_value
+from taut._checks import (
+    dual_exponent,
+    exponent,
+    finite_at_least_zero,
+    restore_axis,
+    rows,
+    scale_value,
+    whole_number,
+)
 from taut._exact import exact_constants
 from taut._norms import check_pair, direction, induced_norm, positive_scale
-from taut._rounding import round_down, round_up
+from taut._rounding import product, round_down, round_up
 
 __all__ = ["global_lipschitz", "local_lipschitz", "worst_direction", "worst_input"]
 
@@ -45,15 +53,17 @@ def global_lipschitz(
     """
     p, q = check_pair(p, q)
     scale = abs(scale_value(scale, infinite=_NO_DERIVATIVE))
-    if n is not None and n < 1:
-        raise ValueError(f"n must be a number of logits, at least 1, got {n}")
+    if n is not None:
+        n = whole_number(n, name="n", least=1)
     domain = "all x in R^n, n >= 2" if n is None else f"all x in R^{n}"
     constant, theorem = _global_constant(p, q)
-    value = 0.0 if n == 1 else scale * constant
-    # Halves and quarters are exact; other powers of two are rounded outward.
-    exact = n == 1 or math.frexp(constant)[0] == 0.5
-    lower, upper = (value, value) if exact else (round_down(value), round_up(value))
-    return Bound(lower, upper, "exact", lp(p, q), domain, (theorem,), value)
+    if n == 1:
+        return Bound(0.0, 0.0, "exact", lp(p, q), domain, (theorem,), 0.0)
+    # Halves and quarters are exact; other powers of two carry an error of their own.
+    exact = theorem != "1-to-q"
+    low, high = (constant, constant) if exact else (round_down(constant), round_up(constant))
+    lower, upper = product(scale, low, up=False), product(scale, high, up=True)
+    return Bound(lower, upper, "exact", lp(p, q), domain, (theorem,), scale * constant)
 
 
 def _global_constant(p: float, q: float) -> tuple[float, str]:
@@ -138,27 +148,30 @@ def local_lipschitz(
     >>> local_lipschitz([2.0, 0.0, -1.0], p=3, tight=True)
     Bound(between 0.220002 and 0.220223, l3, at the given point; local-p-dual)
     """
-    if isinstance(p, Sequence) and not isinstance(p, str):
+    several = isinstance(p, Sequence) and not isinstance(p, str)
+    if several:
         if q is not None:
             raise ValueError("q goes with a single p, not with a sequence")
-        exponents = [exponent(one) for one in p]
+        exponents = [exponent(one) for one in p]  # type: ignore[union-attr]
     else:
-        exponents = [exponent(p)]
+        exponents = [exponent(p)]  # type: ignore[arg-type]
     scale = scale_value(scale, infinite=_NO_DERIVATIVE)
     _, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(x, scale)
     pairs = [check_pair(one, q) for one in exponents]
     if radius is not None and tight:
         raise ValueError("tight=True is for a point; with a radius the bracket has its own bounds")
+    if radius is not None:
+        radius = finite_at_least_zero(radius, name="radius")
     if radius is None:
         exact = exact_constants(x, scale)
         sides = [induced_norm(x, *pair, scale, exact, tight=tight) for pair in pairs]
         domain = "at the given point"
     else:
         sides = [box_norm(x, *pair, radius, scale) for pair in pairs]
-        domain = f"the box of radius {radius:g} around the point"
+        domain = f"the box of radius {radius} around the point"
     bounds = [s.bound(lp(*pair), domain) for s, pair in zip(sides, pairs, strict=True)]
-    return tuple(bounds) if isinstance(p, Sequence) else bounds[0]
+    return tuple(bounds) if several else bounds[0]
 
 
 @quietly
@@ -199,8 +212,7 @@ def worst_input(
     """
     p, q = check_pair(p, q)
     scale = scale_value(scale, infinite=_NO_DERIVATIVE, zero="the softmax is constant")
-    if n < 2:
-        raise ValueError(f"n must be at least 2 (for one logit the softmax is constant), got {n}")
+    n = whole_number(n, name="n", least=2)
     if not 0 < within < 0.5:
         raise ValueError(f"within must be in (0, 1/2), got {within}")
     x = np.zeros(n)
@@ -208,6 +220,8 @@ def worst_input(
         return x
     if (p in (1, math.inf)) and (q in (1, math.inf)):
         x[0] = math.log(n - 1) / scale
-        return x
-    x[:2] = math.log((0.5 - within) * (n - 2) / (2 * within)) / scale
+    else:
+        x[:2] = math.log((0.5 - within) * (n - 2) / (2 * within)) / scale
+    if not np.all(np.isfinite(x)):
+        raise ValueError(f"scale {scale} is so small that the logits overflow")
     return x

@@ -14,7 +14,8 @@ from taut._array import Array, differentiated, host_view, like, namespace, posit
 from taut._derivatives import graft, smooth_weights
 from taut._exact import Exact
 from taut._partition import Partition, nearest_half
-from taut._secular import analyse
+from taut._rounding import product, round_up
+from taut._secular import analyse, constants_underflow, relative_error
 from taut._sides import Sides, exact_sides
 from taut._softmax import softmax
 
@@ -23,19 +24,20 @@ def one_to_q(x: Array, scale: float, q: float, exact: Exact) -> Sides:
     """λ‖M‖_{1→q} = λ maxⱼ sⱼ((1−sⱼ)^q + Σ_{i≠j} sᵢ^q)^{1/q} (theorem 1-to-q)."""
     xp = namespace(x)
     if math.isinf(q):  # s₁(1 − s₁)
-        return exact_sides(
-            exact.one.estimate / 2, exact.relative, exact.absolute, scale / 4, ("1-to-inf",)
-        )
-    weights = analyse(stop_gradient(x), scale).weights
-    none = xp.zeros_like(weights[..., :1])
-    value = scale * xp.max(_columns(weights, none, q), axis=-1)
+        ceiling = product(scale, 0.25, up=True)
+        half = exact.one.estimate / 2
+        return exact_sides(half, exact.relative, exact.absolute, ceiling, ("1-to-inf",))
+    spectrum = analyse(stop_gradient(x), scale)
+    value = scale * xp.max(_columns(spectrum.weights, xp.zeros_like(spectrum.tail), q), axis=-1)
     value = xp.astype(value, x.dtype, copy=False)
     if differentiated(x):
         smooth = xp.max(_columns(*smooth_weights(x, scale), q), axis=-1, keepdims=True)
         value = graft(value, scale * smooth)
     # Powers multiply relative errors by q and the root divides them again.
-    relative = 4 * exact.relative
-    return exact_sides(value, relative, exact.absolute, scale * 2 ** (1 / q - 2), ("1-to-q",))
+    relative = 4 * xp.squeeze(relative_error(x, spectrum), axis=-1)
+    relative = xp.astype(relative, x.dtype, copy=False)
+    ceiling = product(scale, round_up(2 ** (1 / q - 2)), up=True)
+    return exact_sides(value, relative, constants_underflow(x, scale), ceiling, ("1-to-q",))
 
 
 def largest_column(x: Array, scale: float, q: float) -> Array:

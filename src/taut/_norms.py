@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from taut._array import Array, lp_norm, namespace, positions, stop_gradient
-from taut._checks import check_logits, dual_exponent, exponent
+from taut._checks import check_logits, check_range, dual_exponent, exponent
 from taut._exact import Exact
 from taut._jacobian import covariance_product
 from taut._mixed import half_signs, inf_to_one, largest_column, one_to_q
@@ -28,9 +28,11 @@ def check_pair(p: float, q: float | None) -> tuple[float, float]:
 
 def positive_scale(x: Array, scale: float) -> tuple[Array, float]:
     """The same softmax with a scale ≥ 0: the logits change sign, masked ones stay masked."""
+    check_range(scale, x, name="scale")
     if scale >= 0:
         return x, scale
     xp = namespace(x)
+    check_logits(xp, xp.max(x, axis=-1), name="x")  # before +inf turns into a mask
     return xp.where(x == -math.inf, x, -x), -scale
 
 
@@ -57,8 +59,8 @@ def direction(x: Array, p: float, q: float, scale: float) -> Array:
     top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
     ones = xp.ones_like(x)
     if p == 1:
-        return xp.astype(positions(x) == largest_column(x, scale, q), x.dtype)
-    if p == q == 2:
+        v = xp.astype(positions(x) == largest_column(x, scale, q), x.dtype)
+    elif p == q == 2:
         v = xp.astype(eigenvector(analyse(x, scale)), x.dtype, copy=False)
     elif p == q == math.inf:
         v = xp.where(top, ones, -ones)

@@ -32,8 +32,8 @@ from taut._checks import dual_exponent
 from taut._derivatives import graft
 from taut._exact import Exact
 from taut._jacobian import covariance_product
-from taut._rounding import round_down, round_up
-from taut._secular import analyse, eigenvector
+from taut._rounding import product, round_down, round_up
+from taut._secular import analyse, constants_underflow, eigenvector, relative_error
 from taut._sides import Sides, at_most
 from taut._softmax import softmax
 
@@ -109,14 +109,22 @@ def power_direction(x: Array, p: float, scale: float) -> Array:
 
 def _interpolated(xp: Namespace, q: float, scale: float, exact: Exact) -> Array:
     """‖M‖₁^θ ‖M‖₂^{1−θ}, θ = 1 − 2/q, rounded up."""
-    share = 1 - 2 / q
-    present = exact.two.estimate > 0
-    one, two = (
-        xp.where(present, c, xp.ones_like(c)) for c in (exact.one.estimate, exact.two.estimate)
-    )
-    mean = xp.where(present, one**share * two ** (1 - share), xp.zeros_like(one))
-    relative = exact.relative + 8 * eps_of(mean)
-    return at_most(round_up(mean, relative, exact.absolute), scale / 2)
+    mean = interpolate(xp, exact.one.estimate, exact.two.estimate, q)
+    return at_most(round_up(mean, exact.relative, exact.absolute), product(scale, 0.5, up=True))
+
+
+def interpolate(xp: Namespace, one: Array, two: Array, q: float) -> Array:
+    """one^θ two^{1−θ}, θ = |1 − 2/q|, rounded up; 0 where either is 0.
+
+    The exponents are rounded too, which costs |log one| + |log two| units.
+    """
+    share = abs(1 - 2 / q)
+    present = (one > 0) & (two > 0)
+    a, b = (widest(xp.where(present, c, xp.ones_like(c))) for c in (one, two))
+    mean = a**share * b ** (1 - share)
+    slack = (8 + xp.abs(xp.log(a)) + xp.abs(xp.log(b))) * eps_of(a)
+    mean = xp.astype(round_up(mean, slack), one.dtype, copy=False)
+    return xp.where(present, round_up(mean), xp.zeros_like(mean))
 
 
 def _lower(xp: Namespace, x: Array, q: float, scale: float, exact: Exact) -> Array:
@@ -128,8 +136,10 @@ def _lower(xp: Namespace, x: Array, q: float, scale: float, exact: Exact) -> Arr
     value = xp.astype(xp.squeeze(value, axis=-1), x.dtype, copy=False)
     if differentiated(x):  # at a maximiser the derivative is that of the quotient with v held fixed
         value = graft(value, scale * _quotient(xp, softmax(widest(x), scale=scale), v, q))
-    relative = exact.relative + 64 * eps_of(s)
-    return xp.maximum(round_down(value, relative, exact.absolute), exact.two.lower)
+    spectrum = analyse(fixed, scale)
+    relative = 4 * xp.squeeze(relative_error(x, spectrum), axis=-1) + 64 * eps_of(s)
+    relative = xp.astype(relative, x.dtype, copy=False)
+    return xp.maximum(round_down(value, relative, constants_underflow(x, scale)), exact.two.lower)
 
 
 def _maximiser(xp: Namespace, x: Array, s: Array, q: float, scale: float) -> Array:

@@ -5,37 +5,67 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from taut._array import Array, namespace
+from taut._array import Array, is_jax, namespace, quietly, widest
+from taut._checks import check_range
 
 
+@quietly
 def round_up(x: Array, relative: Array = 0.0, absolute: float = 0.0) -> Array:
     """A number above x(1 + relative) + absolute, whatever the last roundings did."""
     tiny, eps = _limits(x)
     return x + x * (relative + 2 * eps) + (absolute + tiny)
 
 
+@quietly
 def round_down(x: Array, relative: Array = 0.0, absolute: float = 0.0) -> Array:
     """A number in [0, x(1 − relative) − absolute], or 0 where that is empty."""
     tiny, eps = _limits(x)
     below = x - x * (relative + 2 * eps) - (absolute + tiny)
     if isinstance(below, float):
-        return max(below, 0.0)
+        return below if below > 0 else 0.0  # also where it is NaN
     xp = namespace(below)
-    return xp.maximum(below, xp.zeros_like(below))
+    return xp.where(below > 0, below, xp.zeros_like(below))
 
 
+@quietly
 def product(a: Array, b: Array, *, up: bool) -> Array:
-    """a·b for a, b ≥ 0, rounded up or down; exactly so for two Python numbers."""
-    if not (isinstance(a, float) and isinstance(b, float) and math.isfinite(a * b)):
-        return round_up(a * b) if up else round_down(a * b)
-    return _toward(a * b, Fraction(a) * Fraction(b), up=up)
+    """a·b for a, b ≥ 0, rounded up or down; exactly so for two Python numbers.
+
+    What overflows, and the undefined product of 0 and infinity, is infinite from above and unknown
+    from below.
+    """
+    if isinstance(a, float) and isinstance(b, float):
+        result = a * b
+        if not math.isfinite(result):
+            return math.inf if up else 0.0
+        return _toward(result, Fraction(a) * Fraction(b), up=up)
+    array = b if isinstance(a, float) else a
+    xp = namespace(array)
+    # A plain number need not fit into float32.
+    a, b = (_wide_factor(c, array) for c in (a, b))
+    result = xp.astype(a * b, array.dtype, copy=False)
+    finite = xp.isfinite(result)
+    safe = xp.where(finite, result, xp.zeros_like(result))
+    if up:
+        return xp.where(finite, round_up(safe), xp.full_like(result, math.inf))
+    return round_down(safe)
 
 
+def _wide_factor(c: Array, array: Array) -> Array:
+    if not isinstance(c, float):
+        return widest(c)
+    check_range(c, array, name="the factor")
+    return c
+
+
+@quietly
 def sum_up(a: Array, b: Array) -> Array:
-    """A + b for a, b ≥ 0, rounded up; exactly so for two Python numbers."""
-    if not (isinstance(a, float) and isinstance(b, float) and math.isfinite(a + b)):
-        return round_up(a + b)
-    return _toward(a + b, Fraction(a) + Fraction(b), up=True)
+    """The sum of two numbers ≥ 0, rounded up; exactly so for two Python numbers."""
+    if isinstance(a, float) and isinstance(b, float):
+        if not math.isfinite(a + b):
+            return math.inf
+        return _toward(a + b, Fraction(a) + Fraction(b), up=True)
+    return round_up(a + b)
 
 
 def _toward(rounded: float, exact: Fraction, *, up: bool) -> float:
@@ -48,7 +78,10 @@ def _toward(rounded: float, exact: Fraction, *, up: bool) -> float:
 
 
 def _limits(x: Array) -> tuple[float, float]:
-    """Smallest positive number and eps of the precision that ``x`` is stored in."""
+    """Unit of underflow and eps of the precision that ``x`` is stored in.
+
+    XLA flushes subnormal numbers to 0, so for JAX the unit is the smallest normal number.
+    """
     if "float32" in str(getattr(x, "dtype", "")):
-        return 2.0**-149, 2.0**-23
-    return 5e-324, 2.0**-52
+        return (2.0**-126 if is_jax(x) else 2.0**-149), 2.0**-23
+    return (2.0**-1022 if is_jax(x) else 5e-324), 2.0**-52

@@ -33,6 +33,7 @@ class Spectrum(NamedTuple):
     runner_up: Array  # e₂, keepdims
     gap: Array  # 1 − e₂, keepdims, to full relative precision
     depth: Array  # |λ(x₁ − x₂)|, keepdims; 0 where there is no second entry
+    exponents: Array  # λ(x − x₁), -inf at the top entry and at masked ones
 
 
 class Constants(NamedTuple):
@@ -51,11 +52,18 @@ def constants(x: Array, scale: float) -> Constants:
     total = 1 + spectrum.tail
     one = scale * (2 * spectrum.tail / (total * total))
     two = scale * (spectrum.root / total)
-    relative = _relative_error(x, spectrum)
+    relative = relative_error(x, spectrum)
     narrow = [xp.squeeze(xp.astype(c, x.dtype, copy=False), axis=-1) for c in (one, two, relative)]
-    # XLA flushes subnormal numbers to 0, so the unit of underflow is the smallest normal number.
-    absolute = x.shape[-1] * max(1.0, scale) * _smallest_normal(one) + _smallest_normal(x)
-    return Constants(narrow[0], narrow[1], narrow[2], absolute)
+    return Constants(narrow[0], narrow[1], narrow[2], constants_underflow(x, scale))
+
+
+def constants_underflow(x: Array, scale: float) -> float:
+    """What underflow may take from a constant of the logits ``x``.
+
+    XLA flushes subnormal numbers to 0, so the unit is the smallest normal number.
+    """
+    wide = _smallest_normal(widest(x))
+    return float(x.shape[-1]) * max(1.0, scale) * wide + _smallest_normal(x)
 
 
 def analyse(x: Array, scale: float) -> Spectrum:
@@ -67,7 +75,9 @@ def analyse(x: Array, scale: float) -> Spectrum:
     nearest = xp.max(exponents, axis=-1, keepdims=True)
     root = _newton(xp, weights, tail, runner_up)
     depth = xp.where(nearest == -math.inf, xp.zeros_like(nearest), -nearest)
-    return Spectrum(weights, is_top, tail, root, runner_up, -xp.expm1(nearest), depth)
+    # Beyond this depth every weight underflows, and the constants with them.
+    depth = xp.minimum(depth, xp.full_like(depth, 2000.0))
+    return Spectrum(weights, is_top, tail, root, runner_up, -xp.expm1(nearest), depth, exponents)
 
 
 def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array]:
@@ -125,7 +135,7 @@ def tree_sum(xp: Namespace, x: Array) -> Array:
     return x + carry
 
 
-def _relative_error(x: Array, spectrum: Spectrum) -> Array:
+def relative_error(x: Array, spectrum: Spectrum) -> Array:
     """Bound on the relative rounding error of both constants.
 
     Exponential, sums and the root's residual cost a few eps, the tree log₂ n. An exponent carries

@@ -14,10 +14,13 @@ from taut._array import Array, Namespace, known, quietly, stop_gradient
 from taut._checks import (
     as_float_array,
     check_logits,
+    real_number,
     representable,
     restore_axis,
     rows,
+    same_library,
     scale_value,
+    whole_number,
 )
 
 __all__ = ["blend", "log_softmax", "logits", "logsumexp", "softmax", "softmin", "two_class"]
@@ -74,11 +77,14 @@ def logsumexp(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     scale = scale_value(scale, zero="(1/λ) log Σ exp(λx) has no limit at λ = 0")
     xp, x = rows(x, axis=axis, name="x")
     exponents, reference = shifted(xp, x, scale)
-    total = xp.sum(xp.exp(exponents), axis=-1)
-    reference = xp.squeeze(reference, axis=-1)
+    weights = xp.exp(exponents)
+    total = xp.sum(weights, axis=-1)
     empty = total == 0
     total = xp.where(empty, xp.ones_like(total), total)
-    value = reference if math.isinf(scale) else reference + xp.log(total) / scale
+    if math.isinf(scale):  # the mean of the extremal entries, so that they share the derivative
+        value = xp.sum(xp.where(weights > 0, x, xp.zeros_like(x)), axis=-1) / total
+    else:
+        value = xp.squeeze(reference, axis=-1) + xp.log(total) / scale
     return xp.where(empty, xp.full_like(value, -math.copysign(math.inf, scale)), value)
 
 
@@ -100,8 +106,13 @@ def logits(
     array([0.        , 1.09861229])
     """
     scale = scale_value(
-        scale, infinite="the probabilities do not determine the logits", zero="as at infinity"
+        scale,
+        infinite="the probabilities do not determine the logits",
+        zero="the probabilities do not determine the logits",
     )
+    value = real_number(value, name="value")
+    if not math.isfinite(value):
+        raise ValueError(f"value must be finite, got {value}")
     xp, s = rows(s, axis=axis, name="s")
     _check_probabilities(xp, s)
     positive = s > 0
@@ -111,7 +122,8 @@ def logits(
         anchor = xp.sum(logs, axis=-1, keepdims=True) / counts
     elif fix == "logsumexp":
         anchor = xp.zeros_like(logs[..., :1])
-    elif isinstance(fix, int) and not isinstance(fix, bool):
+    elif not isinstance(fix, str):
+        fix = whole_number(fix, name="fix")
         if not -s.shape[-1] <= fix < s.shape[-1]:
             raise ValueError(f"fix={fix} is no index of {s.shape[-1]} probabilities")
         index = fix % s.shape[-1]
@@ -144,7 +156,7 @@ def blend(
         )
     total = None
     for k, (x, weight) in enumerate(zip(inputs, weights, strict=True)):
-        alpha = scale_value(weight, infinite=f"weights[{k}] must be a finite number")
+        alpha = scale_value(weight, infinite="it is a weight", name=f"weights[{k}]")
         xp, x = rows(x, axis=axis, name=f"inputs[{k}]")
         largest = xp.max(x, axis=-1, keepdims=True)
         check_logits(xp, largest, name=f"inputs[{k}]")
@@ -158,6 +170,8 @@ def blend(
                     "probability of 0"
                 )
             term = alpha * x
+        if total is not None:
+            same_library(total, term, names=("inputs[0]", f"inputs[{k}]"))
         if total is not None and tuple(total.shape) != tuple(term.shape):
             raise ValueError(
                 f"inputs must have one shape: inputs[0] is {tuple(total.shape)}, "
@@ -176,8 +190,14 @@ def two_class(z1: Array, z2: Array = 0.0, *, scale: float = 1.0) -> Array:
     >>> two_class([0.0, -800.0]).tolist()
     [0.5, 0.0]
     """
-    xp, z1 = as_float_array(z1, name="z1")
-    z2 = xp.full_like(z1, z2) if isinstance(z2, (int, float)) else as_float_array(z2, name="z2")[1]
+    if isinstance(z1, (int, float)) and not isinstance(z2, (int, float)):
+        xp, z2 = as_float_array(z2, name="z2")
+        z1 = xp.full_like(z2, z1)
+    else:
+        xp, z1 = as_float_array(z1, name="z1")
+        plain = isinstance(z2, (int, float))
+        z2 = xp.full_like(z1, z2) if plain else as_float_array(z2, name="z2")[1]
+    same_library(z1, z2, names=("z1", "z2"))
     pair = xp.stack(xp.broadcast_arrays(z1, z2), axis=-1)
     return softmax(pair, scale=scale)[..., 0]
 

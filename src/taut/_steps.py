@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import Array, known, lp_norm, quietly
-from taut._bound import Bound, Norm, lp
-from taut._checks import exponent, rows, scale_value
-from taut._lipschitz import local_lipschitz
+from taut._array import Array, eps_of, known, lp_norm, quietly, widest
+from taut._bound import Bound, lp
+from taut._checks import (
+    check_range,
+    exponent,
+    finite_at_least_zero,
+    rows,
+    scale_value,
+    whole_number,
+)
+from taut._lipschitz import global_lipschitz, local_lipschitz
 from taut._rounding import round_down, round_up
 from taut._sides import at_most
 
@@ -16,7 +23,7 @@ __all__ = ["Regularity", "bounded_logits_lipschitz", "entropy_floor", "regularit
 
 
 @quietly
-def step_bound(d: Array, p: float = 1, *, axis: int = -1, scale: float = 1.0) -> Bound:
+def step_bound(d: Array, p: float = 2, *, axis: int = -1, scale: float = 1.0) -> Bound:
     """Bound on ‖softmax(λ(x + d)) − softmax(λx)‖_p for a step d of any size, from any x.
 
     The smaller of 2^{1/p}·tanh(λ·osc(d)/4) (theorem tv-step), which never exceeds the diameter of
@@ -24,22 +31,32 @@ def step_bound(d: Array, p: float = 1, *, axis: int = -1, scale: float = 1.0) ->
     variation.
 
     >>> step_bound([1.0, -1.0], p=1)
-    Bound(at most 0.924235, l1, the step d from any x; tv-step, softmax-lp)
+    Bound(change at most 0.924235, l1, the step d from any x; tv-step, softmax-lp)
     """
     p = exponent(p)
     scale = abs(scale_value(scale, infinite="any step may flip the softmax"))
     xp, d = rows(d, axis=axis, name="d")
     if known(xp.any(~xp.isfinite(d))):
         raise ValueError("d must be finite: it is a step, not a mask")
-    spread = xp.max(d, axis=-1) - xp.min(d, axis=-1)
+    check_range(scale, d, name="scale")
+    wide = widest(d)  # a scale need not fit into float32
+    spread = xp.max(wide, axis=-1) - xp.min(wide, axis=-1)
     variation = 2 ** (1 / p) * xp.tanh(spread * (scale / 4))
-    size = xp.squeeze(lp_norm(d, p), axis=-1)
-    relative = (16 + 2 * math.log2(d.shape[-1])) * float(xp.finfo(d.dtype).eps)
+    size = xp.squeeze(lp_norm(wide, p), axis=-1)
+    relative = (16 + 2 * math.log2(d.shape[-1])) * eps_of(wide)
     upper = round_up(xp.minimum(variation, size * (scale / 2)), relative)
+    upper = round_up(xp.astype(upper, d.dtype, copy=False))
     if p in (1, math.inf):  # the diameter of the simplex, 2^{1/p}, is a whole number here
         upper = at_most(upper, 2.0 if p == 1 else 1.0)
-    domain, theorem = "the step d from any x", ("tv-step", "softmax-lp")
-    return Bound(xp.zeros_like(upper), upper, "upper", lp(p), domain, theorem)
+    return Bound(
+        xp.zeros_like(upper),
+        upper,
+        "upper",
+        lp(p),
+        "the step d from any x",
+        ("tv-step", "softmax-lp"),
+        quantity="change",
+    )
 
 
 class Regularity(NamedTuple):
@@ -68,62 +85,78 @@ def regularity(scale: float = 1.0) -> Regularity:
             f"scale must be positive: softmax(λx) is monotone for λ > 0 only, got {scale}"
         )
     everywhere = "all x, y in R^n, n >= 2"
-    half, beta = scale / 2, 2 / scale
+    beta = 2 / scale
+    if not math.isfinite(beta):
+        raise ValueError(f"scale {scale} is so small that 2/scale overflows")
+    cocoercive = Bound(
+        round_down(beta),
+        round_up(beta),
+        "exact",
+        lp(2),
+        everywhere,
+        ("cocoercive",),
+        beta,
+        quantity="co-coercivity",
+    )
     return Regularity(
-        Bound(half, half, "exact", lp(2), everywhere, ("softmax-lp",), half),
-        Bound(round_down(beta), round_up(beta), "exact", lp(2), everywhere, ("cocoercive",), beta),
+        global_lipschitz(2, scale=scale),
+        cocoercive,
         nonexpansive=scale <= 2,
         firmly_nonexpansive=scale <= 2,
         contractive=scale < 2,
     )
 
 
-def bounded_logits_lipschitz(n: int, spread: float, p: float = 2, *, scale: float = 1.0) -> Bound:
+def bounded_logits_lipschitz(n: int, *, spread: float, p: float = 2, scale: float = 1.0) -> Bound:
     """Lipschitz constant of softmax(λx) over logits with max x − min x ≤ spread.
 
     The largest probability is at most 1/(1 + (n−1)e^{−λ·spread}) there. While that stays below ½,
     so does the constant (theorem bounded-logits): exact for p = 1 and inf, a bracket for other p.
 
-    >>> bounded_logits_lipschitz(100, 1.0, p=1)
-    Bound(exact 0.052019, l1, max x - min x <= 1, n = 100; bounded-logits)
+    >>> bounded_logits_lipschitz(100, spread=1.0, p=1)
+    Bound(exact 0.052019, l1, max x - min x <= 1.0, n = 100; bounded-logits)
     """
     p = exponent(p)
     scale = abs(scale_value(scale, infinite="the limit is not continuous"))
-    if n < 2:
-        raise ValueError(f"n must be at least 2 (for one logit the softmax is constant), got {n}")
-    if not 0 <= spread < math.inf:
-        raise ValueError(f"spread must be a finite number >= 0, got {spread!r}")
-    domain, theorem = f"max x - min x <= {spread:g}, n = {n}", ("bounded-logits",)
+    n = whole_number(n, name="n", least=2)
+    spread = finite_at_least_zero(spread, name="spread")
+    domain, theorem = f"max x - min x <= {spread}, n = {n}", ("bounded-logits",)
     odds = min(1.0, math.exp(scale * spread) / (n - 1)) if scale * spread < 700 else 1.0
     value = scale * 2 * odds / (1 + odds) ** 2
     slack = (8 + scale * spread) * 2.0**-52
     upper = min(round_up(value, slack), scale / 2)
     if p in (1, math.inf):
         return Bound(round_down(value, slack), upper, "exact", lp(p), domain, theorem, value)
+    if n > 100_000:  # evidence from below would need rows of that length
+        return Bound(0.0, upper, "upper", lp(p), domain, theorem)
     # Evidence from below: the k largest logits tied, all others `spread` below.
     points = [[spread] * k + [0.0] * (n - k) for k in {1, 2, min(3, n), (n + 1) // 2}]
     lower = max(float(local_lipschitz(point, p, scale=scale).lower) for point in points)
     return Bound(min(lower, upper), upper, "bracket", lp(p), domain, (*theorem, "local-p-bracket"))
 
 
-def entropy_floor(n: int, norm: float) -> Bound:
-    """Least entropy (in nats) of a softmax whose scaled logits λx have l2 norm at most ``norm``.
+def entropy_floor(n: int, *, logit_norm: float) -> Bound:
+    """Least entropy (in nats) of a softmax whose logits have ‖λx‖₂ at most ``logit_norm``.
 
     Attained with one logit up and the others equally down (theorem entropy-floor). The entropy of
     such a row lies between ``lower`` and ``upper`` = log n.
 
-    >>> entropy_floor(8, 2.0)
-    Bound(between 1.5683 and 2.07945, l2->entropy, ||scale * x||_2 <= 2, n = 8; entropy-floor)
+    >>> entropy_floor(8, logit_norm=2.0)
+    Bound(entropy between 1.5683 and 2.07945, l2, ...; entropy-floor)
     """
-    if n < 2:
-        raise ValueError(f"n must be at least 2, got {n}")
-    if not 0 <= norm < math.inf:
-        raise ValueError(f"norm must be a finite number >= 0, got {norm!r}")
-    drop = norm * math.sqrt(n / (n - 1))
+    n = whole_number(n, name="n", least=2)
+    logit_norm = finite_at_least_zero(logit_norm, name="logit_norm")
+    drop = logit_norm * math.sqrt(n / (n - 1))
     weight = (n - 1) * math.exp(-drop)
     floor = math.log1p(weight) + drop * weight / (1 + weight)
     lower = round_down(floor, (16 + drop) * 2.0**-52)
-    domain = f"||scale * x||_2 <= {norm:g}, n = {n}"
+    domain = f"||scale * x||_2 <= {logit_norm}, n = {n}"
     return Bound(
-        lower, round_up(math.log(n)), "bracket", Norm("l2", "entropy"), domain, ("entropy-floor",)
+        lower,
+        round_up(math.log(n)),
+        "bracket",
+        lp(2),
+        domain,
+        ("entropy-floor",),
+        quantity="entropy",
     )

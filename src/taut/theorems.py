@@ -177,7 +177,7 @@ _ENTRIES = (
         "maxⱼ sⱼ((1−sⱼ)^q + Σ_{i≠j} sᵢ^q)^{1/q}, and ‖M‖_{p→∞} = ‖M‖_{1→p′}",
         "all x, y in R^n, n ≥ 2, 1 ≤ q ≤ ∞",
         "the largest column norm; Σ_{i≠j} sᵢ^q ≤ (1−sⱼ)^q and u(1−u) ≤ 1/4; M is symmetric",
-        "attained at s = (½, ½)",
+        "attained for n = 2 at s = (½, ½), approached for n ≥ 3 (for q = 1 and ∞ attained)",
         "taut",
     ),
     Theorem(
@@ -214,7 +214,7 @@ _ENTRIES = (
         _LOCAL,
         "‖M‖₂ is the root μ in (s₂, s₁) of Σ sᵢ/(sᵢ − μ) = 0, and s₁ when s₁ = s₂; "
         "the eigenvector is vᵢ ∝ sᵢ/(sᵢ − μ)",
-        _POINT,
+        "the point x, n ≥ 2 (the norm is 0 for n = 1)",
         "secular equation of a diagonal matrix minus a rank-one matrix",
         "equality",
         "taut, after Golub 1973",
@@ -243,7 +243,7 @@ _ENTRIES = (
         "‖Mv‖_p/‖v‖_p ≤ ‖M‖_p ≤ ‖M‖₁^θ ‖M‖₂^{1−θ} with θ = |1 − 2/p|",
         "the point x, any v ≠ 0",
         "Riesz–Thorin between 1 and 2, or 2 and ∞; the lower side is an evaluation",
-        "upper attained for n = 2 and p in {1, 2, ∞}",
+        "upper attained for n = 2, whatever p is",
         "taut; S1 proposition 1 interpolates 1 to ∞",
     ),
     Theorem(

@@ -76,11 +76,15 @@ def scalings(state: Any, rows: int, scale: float, scale_high: Any, ln2_low: Any)
         z2 = scale * (second - top)
         k = np.rint(max(z2, DEEPEST) * LOG2E) - LIFT
         k1 = max(k, -1000.0)
-        shifter, floor = to_input(magic - k), to_input(second - depth / scale)
+        shifter = to_input(magic - k)
+        # Strictly below the second largest, also where logits are too coarse for the subtraction.
+        below = np.nextafter(to_input(second), to_input(-np.inf))
+        floor = min(to_input(second - depth / scale), below)
+        usable = select(floor > -np.inf, 1.0, np.nan)
         live = select(z2 >= DEEPEST, 1.0, 0.0)
         alive = plus(alive, live)
         state[LIVE, b] = live
-        state[SIGMA_1, b] = times_power(1.0, k1 + shift)
+        state[SIGMA_1, b] = times_power(1.0, k1 + shift) * select(live > 0.0, usable, 1.0)
         state[SIGMA_2, b] = times_power(1.0, (k - k1) + shift)
         state[SHIFTER, b] = shifter
         state[FLOOR, b] = floor

@@ -44,9 +44,9 @@ SHARE = 1 << 17  # entries that are worth starting a thread for
 CHUNK = 1 << 18  # entries copied at a time where rows are not contiguous
 
 # Bound on the relative error in units of eps: summing a block in at least 2 (float64) or 4
-# (float32) lanes 9, the exponential 1, sums across blocks, root and final operations 4, and a
-# margin. The rounding of differences and products is compensated, so depth does not enter.
-ERROR = 16.0
+# (float32) lanes of 32 terms 16, the exponential 1, sums across blocks, root and final operations
+# 4, and a margin. Differences and products are compensated, so depth does not enter.
+ERROR = 24.0
 
 
 def row_constants(x: Matrix, scale: float, ceiling: float, threads: int) -> Matrix:
