@@ -61,7 +61,7 @@ def portable(x, scale):
 
     found = constants(x, scale)
     return [
-        exact_sides(value, found.relative, found.absolute, scale / 2, ()).bound(None, "")
+        exact_sides(value, found.relative, found.absolute, scale / 2, ()).bound(taut.lp(2), "")
         for value in (found.one, found.two)
     ]
 
