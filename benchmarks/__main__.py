@@ -37,6 +37,8 @@ def main() -> None:
         ),
         "Growth in n and memory (float32, logit scale 5, one thread)": constants.growth,
         "Other constants (float64, logit scale 2, one thread)": constants.any_p,
+        "Any p: upper/lower of the bracket, by interpolation and proved (60 rows, logit scales "
+        "0.05 to 20)": constants.bracket_width,
         "Import": imports.import_cost,
     }
     parts = [

@@ -12,7 +12,7 @@ import taut
 from benchmarks.timing import best_times, table
 
 P = (1, 2, math.inf)
-ENTRIES = 2_000_000  # small enough that torch.softmax does not spend its time on page faults
+ENTRIES = 4_000_000  # 12 heads of 577 x 577, say
 
 
 def logits(rows: int, n: int, scale: float, dtype: torch.dtype) -> torch.Tensor:
@@ -145,3 +145,29 @@ def any_p() -> str:
             for name, seconds in best.items()
         ]
     return table(["n", "constant", "µs/row", "times the exact constants"], rows)
+
+
+def bracket_width() -> str:
+    """How wide the any-p bracket is, with and without the proof, and what the proof costs."""
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    rows = []
+    for n in (8, 64, 512):
+        x = rng.standard_normal((60, n)) * np.geomspace(0.05, 20, 60)[:, None]
+        for p in (1.2, 3.0, 8.0, 50.0):
+            loose = taut.local_lipschitz(x, p)
+            best = best_times(
+                {"proof": lambda x=x, p=p: taut.local_lipschitz(x, p, tight=True)}, repeats=1
+            )
+            tight = taut.local_lipschitz(x, p, tight=True)
+            cells = [str(n), f"{p:g}"]
+            for bound in (loose, tight):
+                ratio = bound.upper / bound.lower
+                cells += [
+                    f"{np.median(ratio):.4f}",
+                    f"{np.quantile(ratio, 0.95):.4f}",
+                    f"{ratio.max():.4f}",
+                ]
+            rows.append([*cells, f"{best['proof'] / len(x) * 1e3:.1f}"])
+    header = ["n", "p", "median", "95 %", "largest", "tight: median", "95 %", "largest", "ms/row"]
+    return table(header, rows)
