@@ -148,11 +148,15 @@ def lp_norm(v: Array, p: float) -> Array:
     size = xp.max(xp.abs(v), axis=-1, keepdims=True)
     if p == math.inf:
         return size
+    # Lift tiny vectors by a power of two: the derivative divides by the size.
+    power = 2.0**60 if eps_of(v) > 1e-10 else 2.0**500
+    lift = xp.where(size < 1 / power, xp.full_like(size, power), xp.ones_like(size))
+    v, size = v * lift, size * lift
     empty = size == 0
     safe = xp.where(empty, xp.ones_like(size), size)
     total = xp.sum((xp.abs(v) / safe) ** p, axis=-1, keepdims=True)
     # The root has no derivative at 0; what stands there is multiplied by 0.
-    return size * xp.where(empty, xp.ones_like(total), total) ** (1 / p)
+    return size * xp.where(empty, xp.ones_like(total), total) ** (1 / p) / lift
 
 
 def like(values: np.ndarray[Any, Any], x: Array) -> Array:

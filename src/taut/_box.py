@@ -12,9 +12,11 @@ from taut._norms import induced_norm, positive_scale
 from taut._pnorm import interpolate
 from taut._rounding import product, round_down, round_up
 from taut._secular import Spectrum, analyse
-from taut._sides import Sides, at_most, exact_sides
+from taut._sides import Sides, at_most
 
 __all__ = ["Interval", "probability_intervals"]
+
+_FINAL = 16  # units of the last operations
 
 
 class Interval(NamedTuple):
@@ -53,10 +55,10 @@ def probability_intervals(
     )
     masked = x == -math.inf
     odds = xp.where(masked, xp.full_like(odds, -math.inf), odds)
-    depth = xp.where(xp.isfinite(odds), xp.abs(odds), xp.zeros_like(odds))
-    relative = _relative(x, depth, spread)
-    lower = round_down(_sigmoid(xp, odds - spread), relative, _absolute(x))
-    upper = at_most(round_up(_sigmoid(xp, odds + spread), relative, _absolute(x)), 1.0)
+    error = _odds_error(x, xp.where(masked, xp.zeros_like(odds), xp.abs(odds)), spread)
+    lower = round_down(_sigmoid(xp, odds - spread - error), _FINAL * eps_of(x), _absolute(x))
+    upper = round_up(_sigmoid(xp, odds + spread + error), _FINAL * eps_of(x), _absolute(x))
+    upper = at_most(upper, 1.0)
     upper = xp.where(masked, xp.zeros_like(upper), upper)
     ends = (xp.astype(end, x.dtype, copy=False) for end in (lower, upper))
     return Interval(*(restore_axis(end, axis) for end in ends))
@@ -111,15 +113,18 @@ def _largest_one(xp: Namespace, x: Array, spectrum: Spectrum, spread: float, sca
     logs = _log_tail(xp, spectrum)
     empty = logs == -math.inf
     size = xp.where(empty, xp.zeros_like(logs), xp.abs(logs))
-    distance = size - spread
-    odds = xp.exp(-xp.maximum(distance, xp.zeros_like(distance)))
-    value = scale * xp.where(empty, xp.zeros_like(odds), 2 * odds / ((1 + odds) * (1 + odds)))
-    relative = _relative(x, size, spread)
-    value, relative = (
-        xp.squeeze(xp.astype(part, x.dtype, copy=False), axis=-1) for part in (value, relative)
-    )
+    error = _odds_error(x, size, spread)
+
+    def at(distance: Array) -> Array:
+        odds = xp.exp(-xp.maximum(distance, xp.zeros_like(distance)))
+        value = scale * xp.where(empty, xp.zeros_like(odds), 2 * odds / ((1 + odds) * (1 + odds)))
+        return xp.squeeze(xp.astype(value, x.dtype, copy=False), axis=-1)
+
+    relative, absolute = _FINAL * eps_of(x), max(1.0, scale) * _absolute(x)
     ceiling = product(scale, 0.5, up=True)
-    return exact_sides(value, relative, max(1.0, scale) * _absolute(x), ceiling, ("radius",))
+    lower = round_down(at(size - spread + error), relative, absolute)
+    upper = at_most(round_up(at(size - spread - error), relative, absolute), ceiling)
+    return Sides(lower, upper, at_most(at(size - spread), ceiling), "exact", ("radius",))
 
 
 def _upper_two(xp: Namespace, x: Array, spectrum: Spectrum, spread: float, scale: float) -> Array:
@@ -134,9 +139,10 @@ def _upper_two(xp: Namespace, x: Array, spectrum: Spectrum, spread: float, scale
     middle = -xp.where(empty, xp.zeros_like(logs), logs)
     nearest = xp.max(spectrum.exponents, axis=-1, keepdims=True)
     nearest = xp.where(empty, xp.zeros_like(logs), nearest)
-    cap_odds = nearest - xp.log(1 + (spectrum.tail - spectrum.runner_up)) + spread
+    error = _odds_error(x, xp.maximum(xp.abs(middle), xp.abs(nearest)), spread)
+    cap_odds = nearest - xp.log(1 + (spectrum.tail - spectrum.runner_up)) + spread + error
     cap, cap_complement = _sigmoid(xp, cap_odds), _sigmoid(xp, -cap_odds)
-    low, high = middle - spread, middle + spread
+    low, high = middle - spread - error, middle + spread + error
     tiny = 2.0**-126 if eps_of(cap) > 1e-10 else 2.0**-1022
     stationary = xp.log1p(cap) - xp.log(xp.maximum(cap_complement, xp.full_like(cap, tiny)))
     best = xp.zeros_like(cap)
@@ -146,9 +152,8 @@ def _upper_two(xp: Namespace, x: Array, spectrum: Spectrum, spread: float, scale
         second = xp.minimum(cap, xp.minimum(u, complement))
         best = xp.maximum(best, u * (complement + second))
     best = xp.where(empty, xp.zeros_like(best), best)
-    relative = 2 * _relative(x, xp.abs(middle), spread)
-    upper = round_up(scale * best, relative, max(1.0, scale) * _absolute(x))
-    return xp.squeeze(xp.astype(upper, x.dtype, copy=False), axis=-1)
+    best = xp.squeeze(xp.astype(scale * best, x.dtype, copy=False), axis=-1)
+    return round_up(best, _FINAL * eps_of(x), max(1.0, scale) * _absolute(x))
 
 
 def _corners(
@@ -164,7 +169,9 @@ def _corners(
         hide, xp.zeros_like(x), xp.abs(x)
     )
     room = xp.maximum(room, xp.zeros_like(room))
-    up, down = x + room, x - room
+    limit = xp.full_like(x, float(xp.finfo(x.dtype).max))
+    up = xp.minimum(x + room, limit)
+    down = xp.where(hide, x, xp.maximum(x - room, -limit))
     # The two largest as equal as they get, everything else down.
     meet = xp.max(xp.where(second, up, xp.full_like(x, -math.inf)), axis=-1, keepdims=True)
     pair = xp.where(second, up, down)
@@ -178,10 +185,9 @@ def _corners(
     return [pair, balanced]
 
 
-def _relative(x: Array, depth: Array, spread: float) -> Array:
-    """Relative error of a probability or of odds: exponent, sums, and the factor e^{2λr}."""
-    wide = eps_of(widest(x))
-    return (16 + math.log2(x.shape[-1]) + depth + spread) * wide + 2 * eps_of(x)
+def _odds_error(x: Array, depth: Array, spread: float) -> Array:
+    """Error of log-odds: differences, products, logarithms and sums cost a unit of their size."""
+    return (16 + math.log2(x.shape[-1]) + 3 * depth + 3 * spread) * eps_of(widest(x))
 
 
 def _absolute(x: Array) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from taut._array import Array, Namespace, namespace, stop_gradient, widest
+from taut._array import Array, Namespace, eps_of, namespace, stop_gradient, widest
 from taut._secular import Spectrum, analyse, pole_distances
 
 
@@ -25,7 +25,8 @@ def attach(one: Array, two: Array, x: Array, scale: float) -> tuple[Array, Array
     weights, doubles = smooth_weights(x, scale)
     tail = xp.sum(weights, axis=-1, keepdims=True) + doubles
     total = 1 + tail
-    root = xp.where(doubles > 0, xp.ones_like(total), _root(xp, weights, spectrum))
+    tied = (doubles > 0) | (spectrum.gap < negligible(total))
+    root = xp.where(tied, xp.ones_like(total), _root(xp, weights, spectrum))
     return (
         graft(one, scale * (2 * tail / (total * total))),
         graft(two, scale * (root / total)),
@@ -58,7 +59,14 @@ def smooth_weights(x: Array, scale: float) -> tuple[Array, Array]:
     reference = xp.sum(xp.where(tied, x, zeros), axis=-1, keepdims=True) / count
     below = ~tied & ~masked
     exponents = scale * (xp.where(below, x, reference + zeros) - reference)
-    return xp.where(below, xp.exp(exponents), zeros), count - 1
+    weights = xp.where(below, xp.exp(exponents), zeros)
+    # Next to underflow the formulas divide by what is not there; the derivative is 0 in effect.
+    return xp.where(weights < negligible(x), zeros, weights), count - 1
+
+
+def negligible(x: Array) -> float:
+    """A size next to underflow, whose reciprocal is still finite."""
+    return 2.0**-100 if eps_of(x) > 1e-10 else 2.0**-1000
 
 
 def _root(xp: Namespace, e: Array, spectrum: Spectrum) -> Array:
@@ -71,7 +79,7 @@ def _root(xp: Namespace, e: Array, spectrum: Spectrum) -> Array:
     below_top, above_second = pole_distances(spectrum)
     w = above_second * spectrum.gap
     fixed = stop_gradient(e)
-    alone = (spectrum.tail == 0) | (w == 0)
+    alone = (spectrum.tail < negligible(w)) | (w < negligible(w))
     w = xp.where(alone, xp.ones_like(w), w)
     distance = w + (spectrum.runner_up - fixed)  # X − eᵢ
     top_ratio = xp.where(alone, xp.ones_like(w), above_second / below_top)  # (X − e₂)/(1 − X)

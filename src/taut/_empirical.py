@@ -69,6 +69,9 @@ def empirical_lipschitz(
     xp, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(stop_gradient(x), scale)
     check_logits(xp, xp.max(x, axis=-1), name="x")
+    least = 2.0**-90 if eps_of(widest(x)) > 1e-10 else 2.0**-900
+    if min(epsilon, epsilon * (scale or 1.0)) < least:
+        raise ValueError(f"epsilon {epsilon} is too small: the change would underflow")
     best = xp.zeros_like(x[..., 0])
     for v in _directions(xp, x, p, scale, along, samples, seed):
         best = xp.maximum(best, _ratio(xp, x, v, p, epsilon, scale))

@@ -72,7 +72,8 @@ def _proved(xp: Namespace, x: Array, q: float, scale: float, lower: Array) -> Ar
     found = np.array([tight_upper(row, q, float(low)) for row, low in zip(s, starts, strict=True)])
     # Relative errors of the probabilities change M by at most 8 times themselves.
     error = 8 * (16 + 2 * math.log2(host.shape[-1]) + scale * _depth(logits)) * 2.0**-52
-    found = round_up(scale * found, error + 2 * eps_of(x)).astype(host.dtype)
+    absolute = constants_underflow(x, scale)  # probabilities that underflowed to 0
+    found = round_up(scale * found, error + 2 * eps_of(x), absolute).astype(host.dtype)
     value = like(found.reshape(host.shape[:-1]), x)
     if differentiated(x):
         safe = xp.where(lower > 0, lower, xp.ones_like(lower))

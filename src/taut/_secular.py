@@ -86,7 +86,8 @@ def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array
     top = xp.max(x, axis=-1, keepdims=True)
     top = xp.where(top == -math.inf, xp.zeros_like(top), top)
     masked = x == -math.inf
-    x = xp.where(masked, top, x)
+    # Halves, because the difference of two huge logits overflows.
+    x, top = xp.where(masked, top, x) / 2, top / 2
     difference = x - top
     # What the subtraction rounded away (Knuth's TwoSum). Without it a tail of many equal weights
     # inherits one rounding error of size |x₁ − xᵢ| eps, the same in every term.
@@ -95,7 +96,9 @@ def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array
     zeros = xp.zeros_like(x)
     lost = xp.where(xp.isfinite(lost), lost, zeros)
     out = is_top | masked
-    exponents = difference * representable(scale, x)
+    scale = representable(2 * scale, x)
+    # An exponent that overflows is deep, but it is not masked.
+    exponents = xp.maximum(difference * scale, xp.full_like(x, -_largest(x) / 4))
     exponents = xp.where(out, xp.full_like(x, -math.inf), exponents)
     weights = xp.exp(exponents)
     return weights + weights * (lost * scale), is_top, exponents
@@ -146,6 +149,10 @@ def relative_error(x: Array, spectrum: Spectrum) -> Array:
     wide = eps_of(spectrum.tail)
     computed = (12 + math.log2(n) + math.log(n) + spectrum.depth) * wide
     return computed if wide == eps_of(x) else computed + eps_of(x)
+
+
+def _largest(x: Array) -> float:
+    return (2.0 - eps_of(x)) * (2.0**127 if eps_of(x) == 2.0**-23 else 2.0**1023)
 
 
 def _smallest_normal(x: Array) -> float:

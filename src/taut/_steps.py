@@ -16,7 +16,7 @@ from taut._checks import (
     whole_number,
 )
 from taut._lipschitz import global_lipschitz, local_lipschitz
-from taut._rounding import round_down, round_up
+from taut._rounding import product, round_down, round_up
 from taut._sides import at_most
 
 __all__ = ["Regularity", "bounded_logits_lipschitz", "entropy_floor", "regularity", "step_bound"]
@@ -40,11 +40,13 @@ def step_bound(d: Array, p: float = 2, *, axis: int = -1, scale: float = 1.0) ->
         raise ValueError("d must be finite: it is a step, not a mask")
     check_range(scale, d, name="scale")
     wide = widest(d)  # a scale need not fit into float32
-    spread = xp.max(wide, axis=-1) - xp.min(wide, axis=-1)
-    variation = 2 ** (1 / p) * xp.tanh(spread * (scale / 4))
-    size = xp.squeeze(lp_norm(wide, p), axis=-1)
+    quarter = xp.max(wide / 4, axis=-1) - xp.min(wide / 4, axis=-1)  # halves cannot overflow
+    variation = 2 ** (1 / p) * xp.tanh(quarter * scale)
+    size = xp.squeeze(lp_norm(wide / 2, p), axis=-1)
     relative = (16 + 2 * math.log2(d.shape[-1])) * eps_of(wide)
-    upper = round_up(xp.minimum(variation, size * (scale / 2)), relative)
+    # Entries of d that are subnormal may have been read as 0.
+    absolute = scale * d.shape[-1] * (2.0**-126 if eps_of(wide) > 1e-10 else 2.0**-1022)
+    upper = round_up(xp.minimum(variation, size * scale), relative, absolute)
     upper = round_up(xp.astype(upper, d.dtype, copy=False))
     if p in (1, math.inf):  # the diameter of the simplex, 2^{1/p}, is a whole number here
         upper = at_most(upper, 2.0 if p == 1 else 1.0)
@@ -124,7 +126,7 @@ def bounded_logits_lipschitz(n: int, *, spread: float, p: float = 2, scale: floa
     odds = min(1.0, math.exp(scale * spread) / (n - 1)) if scale * spread < 700 else 1.0
     value = scale * 2 * odds / (1 + odds) ** 2
     slack = (8 + scale * spread) * 2.0**-52
-    upper = min(round_up(value, slack), scale / 2)
+    upper = min(round_up(value, slack), product(scale, 0.5, up=True))
     if p in (1, math.inf):
         return Bound(round_down(value, slack), upper, "exact", lp(p), domain, theorem, value)
     if n > 100_000:  # evidence from below would need rows of that length

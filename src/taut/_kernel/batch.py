@@ -80,7 +80,9 @@ def scalings(state: Any, rows: int, scale: float, scale_high: Any, ln2_low: Any)
         # Strictly below the second largest, also where logits are too coarse for the subtraction.
         below = np.nextafter(to_input(second), to_input(-np.inf))
         floor = min(to_input(second - depth / scale), below)
-        usable = select(floor > -np.inf, 1.0, np.nan)
+        # At the floor the scaled weight must still be normal, or its exponent would wrap around.
+        deepest = 95.0 if depth == 40.0 else 700.0
+        usable = select(scale * (second - floor) < deepest, 1.0, np.nan)
         live = select(z2 >= DEEPEST, 1.0, 0.0)
         alive = plus(alive, live)
         state[LIVE, b] = live
