@@ -34,7 +34,7 @@ def against_softmax() -> str:
                             "softmax": lambda x=x: torch.softmax(x, -1),
                             "taut": lambda x=x: taut.local_lipschitz(x, P),
                         },
-                        repeats=40,
+                        repeats=15,
                     )
                     rows.append(
                         [

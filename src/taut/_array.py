@@ -116,13 +116,19 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
 
 
 def widest(x: Array) -> Array:
-    """``x`` in float64, or as it is where float64 does not exist (JAX without x64, Apple GPUs)."""
-    if is_jax(x) and not sys.modules["jax"].config.jax_enable_x64:
-        return x
-    if is_torch(x) and x.device.type == "mps":
+    """``x`` in float64, or as it is where float64 does not exist."""
+    if wide_eps(x) > 1e-10:
         return x
     xp = namespace(x)
     return xp.astype(x, xp.float64, copy=False)
+
+
+def wide_eps(x: Array) -> float:
+    """Precision of ``widest(x)``: JAX without x64 and Apple's GPUs have no float64."""
+    only_float32 = (is_jax(x) and not sys.modules["jax"].config.jax_enable_x64) or (
+        is_torch(x) and x.device.type == "mps"
+    )
+    return 2.0**-23 if only_float32 else 2.0**-52
 
 
 def eps_of(x: Array) -> float:

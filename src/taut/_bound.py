@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from numbers import Real
 from typing import Any, Literal
 
@@ -229,14 +227,16 @@ class Bound:
             return f"{self.kind}, traced"
         what = "" if self.quantity == LIPSCHITZ else f"{self.quantity} "
         if self.kind == "exact":
-            return f"{what}exact {_digits(float(self), ROUND_HALF_EVEN)}"
+            return f"{what}exact {_digits(float(self), 'ROUND_HALF_EVEN')}"
         if self.kind == "lower":
-            return f"{what}at least {_digits(low, ROUND_FLOOR)}"
+            return f"{what}at least {_digits(low, 'ROUND_FLOOR')}"
         if self.kind == "upper":
-            return f"{what}at most {_digits(high, ROUND_CEILING)}"
-        return f"{what}between {_digits(low, ROUND_FLOOR)} and {_digits(high, ROUND_CEILING)}"
+            return f"{what}at most {_digits(high, 'ROUND_CEILING')}"
+        return f"{what}between {_digits(low, 'ROUND_FLOOR')} and {_digits(high, 'ROUND_CEILING')}"
 
     def _repr_html_(self) -> str:
+        import html
+
         cells = (self._numbers(), str(self.norm), self.domain, ", ".join(self.theorem))
         names = ("constant", "norm", "domain", "theorem")
         body = "".join(
@@ -261,6 +261,8 @@ def upper_bound(
 
 
 def _digits(x: float, rounding: str) -> str:
+    from decimal import Context  # not at the top: it would slow down `import taut`
+
     if not math.isfinite(x):
         return str(x)
     return f"{Context(prec=6, rounding=rounding).create_decimal(x).normalize():g}"

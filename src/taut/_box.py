@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import Array, Namespace, eps_of, namespace, positions, quietly, widest
+from taut._array import Array, Namespace, eps_of, namespace, positions, quietly, wide_eps
 from taut._checks import check_logits, finite_at_least_zero, restore_axis, rows, scale_value
 from taut._exact import exact_constants
 from taut._norms import induced_norm, positive_scale
@@ -187,7 +187,7 @@ def _corners(
 
 def _odds_error(x: Array, depth: Array, spread: float) -> Array:
     """Error of log-odds: differences, products, logarithms and sums cost a unit of their size."""
-    return (16 + math.log2(x.shape[-1]) + 3 * depth + 3 * spread) * eps_of(widest(x))
+    return (16 + math.log2(x.shape[-1]) + 3 * depth + 3 * spread) * wide_eps(x)
 
 
 def _absolute(x: Array) -> float:

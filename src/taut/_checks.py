@@ -7,7 +7,7 @@ import operator
 
 import numpy as np
 
-from taut._array import Array, Namespace, eps_of, is_jax, known, namespace, widest
+from taut._array import Array, Namespace, eps_of, is_jax, known, namespace, wide_eps, widest
 
 _KEPT = ("float32", "float64")
 _WIDENED = ("float16", "bfloat16")
@@ -127,7 +127,7 @@ def scale_value(
 
 def check_range(scale: float, x: Array, *, name: str) -> None:
     """Refuse a number that a computation in float32 alone would flush to 0 or overflow."""
-    only_float32 = eps_of(widest(x)) > 1e-10
+    only_float32 = wide_eps(x) > 1e-10
     if only_float32 and scale != 0 and not 2.0**-100 <= abs(scale) <= 2.0**100:
         raise ValueError(
             f"{name} is {scale}, too extreme for float32: give float64 arrays, or scale the logits"

@@ -7,7 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from taut._array import Array, Namespace, eps_of, like, lp_norm, quietly, stop_gradient, widest
+from taut._array import (
+    Array,
+    Namespace,
+    eps_of,
+    like,
+    lp_norm,
+    quietly,
+    stop_gradient,
+    wide_eps,
+    widest,
+)
 from taut._bound import Bound, lp
 from taut._checks import check_logits, exponent, real_number, rows, scale_value, whole_number
 from taut._norms import direction, positive_scale
@@ -69,7 +79,7 @@ def empirical_lipschitz(
     xp, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(stop_gradient(x), scale)
     check_logits(xp, xp.max(x, axis=-1), name="x")
-    least = 2.0**-90 if eps_of(widest(x)) > 1e-10 else 2.0**-900
+    least = 2.0**-90 if wide_eps(x) > 1e-10 else 2.0**-900
     if min(epsilon, epsilon * (scale or 1.0)) < least:
         raise ValueError(f"epsilon {epsilon} is too small: the change would underflow")
     best = xp.zeros_like(x[..., 0])

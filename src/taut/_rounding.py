@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from collections.abc import Callable
+from typing import Any
 
 from taut._array import Array, is_jax, namespace, quietly, widest
 from taut._checks import check_range
@@ -38,7 +39,7 @@ def product(a: Array, b: Array, *, up: bool) -> Array:
         result = a * b
         if not math.isfinite(result):
             return math.inf if up else 0.0
-        return _toward(result, Fraction(a) * Fraction(b), up=up)
+        return _toward(result, lambda number: number(a) * number(b), up=up)
     array = b if isinstance(a, float) else a
     xp = namespace(array)
     # A plain number need not fit into float32.
@@ -70,12 +71,15 @@ def sum_up(a: Array, b: Array) -> Array:
     if isinstance(a, float) and isinstance(b, float):
         if not math.isfinite(a + b):
             return math.inf
-        return _toward(a + b, Fraction(a) + Fraction(b), up=True)
+        return _toward(a + b, lambda number: number(a) + number(b), up=True)
     return round_up(a + b)
 
 
-def _toward(rounded: float, exact: Fraction, *, up: bool) -> float:
+def _toward(rounded: float, exactly: Callable[[Any], Any], *, up: bool) -> float:
     """The rounded number, moved by one unit if it lies on the wrong side of the exact one."""
+    from fractions import Fraction  # not at the top: it would slow down `import taut`
+
+    exact = exactly(Fraction)
     if up and Fraction(rounded) < exact:
         return math.nextafter(rounded, math.inf)
     if not up and Fraction(rounded) > exact:

@@ -15,7 +15,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._array import Array, Namespace, eps_of, namespace, positions, stop_gradient, widest
+from taut._array import (
+    Array,
+    Namespace,
+    eps_of,
+    namespace,
+    positions,
+    stop_gradient,
+    wide_eps,
+    widest,
+)
 from taut._checks import representable
 
 # Six steps from the top-two start reach 1e-15 (n from 2 to 300, logit scales 0.01 to 60); two more
@@ -62,7 +71,7 @@ def constants_underflow(x: Array, scale: float) -> float:
 
     XLA flushes subnormal numbers to 0, so the unit is the smallest normal number.
     """
-    wide = _smallest_normal(widest(x))
+    wide = 2.0**-126 if wide_eps(x) > 1e-10 else 2.0**-1022
     return float(x.shape[-1]) * max(1.0, scale) * wide + _smallest_normal(x)
 
 

@@ -68,7 +68,7 @@ def scalings(state: Any, rows: int, scale: float, scale_high: Any, ln2_low: Any)
     """σ, E2 and the parameters of the exponential; how many rows do not underflow."""
     wide_vectors()
     to_input = type(scale_high)
-    _, magic, depth, _ = limits(scale_high)
+    eps, magic, depth, _ = limits(scale_high)
     shift = 1.5 * 2.0**52
     alive = 0.0
     for b in range(rows):
@@ -78,8 +78,9 @@ def scalings(state: Any, rows: int, scale: float, scale_high: Any, ln2_low: Any)
         k1 = max(k, -1000.0)
         shifter = to_input(magic - k)
         # Strictly below the second largest, also where logits are too coarse for the subtraction.
-        below = np.nextafter(to_input(second), to_input(-np.inf))
-        floor = min(to_input(second - depth / scale), below)
+        below = to_input(second - abs(second) * eps)
+        lower = to_input(second - depth / scale)
+        floor = select(lower < below, lower, below)
         # At the floor the scaled weight must still be normal, or its exponent would wrap around.
         deepest = 95.0 if depth == 40.0 else 700.0
         usable = select(scale * (second - floor) < deepest, 1.0, np.nan)
