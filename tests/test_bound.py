@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -156,8 +158,15 @@ def test_notebook_display_is_escaped():
 
 
 def test_bounds_are_frozen():
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="cannot be changed"):
         taut.global_lipschitz().upper = 0.1
+
+
+def test_bounds_can_be_copied_and_pickled():
+    bound = taut.local_lipschitz(np.zeros((3, 2)))
+    for twin in (copy.copy(bound), copy.deepcopy(bound), pickle.loads(pickle.dumps(bound))):
+        np.testing.assert_array_equal(twin.upper, bound.upper)
+        assert repr(twin) == repr(bound)
 
 
 def test_only_lipschitz_constants_compose():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from taut import theorems
 from taut._array import Array, namespace, quietly, stop_gradient
@@ -16,10 +15,10 @@ __all__ = ["Bound", "Norm", "lp", "upper_bound"]
 
 Kind = Literal["exact", "bracket", "upper", "lower"]
 LIPSCHITZ = "Lipschitz constant"
+_FIELDS = ("lower", "upper", "kind", "norm", "domain", "theorem", "estimate", "quantity")
 
 
-@dataclass(frozen=True)
-class Norm:
+class Norm(NamedTuple):
     """The norm in which changes of the input and of the output are measured."""
 
     source: str
@@ -43,7 +42,6 @@ def _name(p: float) -> str:
     return f"l{repr(float(p)).removesuffix('.0')}"
 
 
-@dataclass(frozen=True, eq=False)
 class Bound:
     """A sensitivity constant (or one for each row) with its provenance.
 
@@ -74,34 +72,70 @@ class Bound:
     otherwise. Inside ``jax.jit`` return ``.upper``, ``.lower`` or ``.value``, not the bound itself.
     """
 
+    # A plain class rather than a dataclass: that module alone would add a tenth to `import taut`.
+    __slots__ = (
+        "domain",
+        "estimate",
+        "kind",
+        "lower",
+        "norm",
+        "quantity",
+        "theorem",
+        "upper",
+    )
+
+    # NumPy must not take a bound apart: `array * bound` is an error that says what to read.
+    __array_ufunc__ = None
+
     lower: Array
     upper: Array
     kind: Kind
     norm: Norm
     domain: str
     theorem: tuple[str, ...]
-    estimate: Array = None
-    quantity: str = LIPSCHITZ
+    estimate: Array
+    quantity: str
 
-    # NumPy must not take a bound apart: `array * bound` is an error that says what to read.
-    __array_ufunc__ = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.theorem, str):
-            object.__setattr__(self, "theorem", (self.theorem,))
-        for theorem_id in self.theorem:
+    def __init__(
+        self,
+        lower: Array,
+        upper: Array,
+        kind: Kind,
+        norm: Norm,
+        domain: str,
+        theorem: tuple[str, ...] | str,
+        estimate: Array = None,
+        quantity: str = LIPSCHITZ,
+    ) -> None:
+        theorem = (theorem,) if isinstance(theorem, str) else tuple(theorem)
+        fields = (lower, upper, kind, norm, domain, theorem, estimate, quantity)
+        for name, value in zip(_FIELDS, fields, strict=True):
+            object.__setattr__(self, name, value)
+        for theorem_id in theorem:
             theorems.get(theorem_id)
-        if not isinstance(self.norm, Norm):
-            raise TypeError(f"norm must be a Norm such as taut.lp(2), got {self.norm!r}")
-        if self.kind not in ("exact", "bracket", "upper", "lower"):
-            raise ValueError(f"kind must be exact, bracket, upper or lower, got {self.kind!r}")
-        if self.kind == "exact" and self.estimate is None:
+        if not isinstance(norm, Norm):
+            raise TypeError(f"norm must be a Norm such as taut.lp(2), got {norm!r}")
+        if kind not in ("exact", "bracket", "upper", "lower"):
+            raise ValueError(f"kind must be exact, bracket, upper or lower, got {kind!r}")
+        if kind == "exact" and estimate is None:
             raise ValueError("an exact bound needs its value as estimate")
-        plain = isinstance(self.lower, float) and isinstance(self.upper, float)
-        if plain and not 0 <= self.lower <= self.upper:
+        plain = isinstance(lower, float) and isinstance(upper, float)
+        if plain and not 0 <= lower <= upper:
             raise ValueError(
-                f"sides must be numbers with 0 <= lower <= upper, got {self.lower}, {self.upper}"
+                f"sides must be numbers with 0 <= lower <= upper, got {lower}, {upper}"
             )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(
+            f"a bound cannot be changed; make another one instead of setting {name}"
+        )
+
+    def __reduce__(self) -> tuple[type[Bound], tuple[Any, ...]]:
+        return Bound, tuple(getattr(self, name) for name in _FIELDS)
+
+    def _replace(self, **changes: Any) -> Bound:
+        """The same bound with some fields changed."""
+        return Bound(**{**{name: getattr(self, name) for name in _FIELDS}, **changes})
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
         raise TypeError("a bound is no array: read .upper, .lower or, where exact, .value")
@@ -131,8 +165,7 @@ class Bound:
         def largest(x: Array) -> Array:
             return None if x is None else namespace(x).max(x)
 
-        return replace(
-            self,
+        return self._replace(
             lower=largest(self.lower),
             upper=largest(self.upper),
             estimate=largest(self.estimate),
@@ -143,7 +176,7 @@ class Bound:
         if self.shape == ():
             raise TypeError("this bound is a single constant and cannot be indexed")
         pick = None if self.estimate is None else self.estimate[index]
-        return replace(self, lower=self.lower[index], upper=self.upper[index], estimate=pick)
+        return self._replace(lower=self.lower[index], upper=self.upper[index], estimate=pick)
 
     def __len__(self) -> int:
         if self.shape == ():
@@ -168,8 +201,7 @@ class Bound:
         factor = float(factor)
         if not 0 <= factor < math.inf:
             raise ValueError(f"a bound can be scaled by a finite number >= 0 only, got {factor}")
-        return replace(
-            self,
+        return self._replace(
             lower=product(self.lower, factor, up=False),
             upper=self.upper if self.kind == "lower" else product(self.upper, factor, up=True),
             estimate=None if self.estimate is None else self.estimate * factor,

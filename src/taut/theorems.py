@@ -9,7 +9,7 @@ M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["ERRATA", "SOURCES", "THEOREMS", "Erratum", "Theorem", "get"]
 
@@ -26,8 +26,7 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True)
-class Theorem:
+class Theorem(NamedTuple):
     """One statement: what it says, where it holds, why, how tight it is and who proved it."""
 
     id: str
@@ -42,8 +41,7 @@ class Theorem:
         return f"{self.id}: {self.statement} [{self.domain}] ({self.source})"
 
 
-@dataclass(frozen=True)
-class Erratum:
+class Erratum(NamedTuple):
     """A place where a source is wrong or silent, and what this library implements."""
 
     where: str
