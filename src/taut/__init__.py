@@ -4,6 +4,8 @@ Every constant comes as a :class:`Bound`: ``.lower`` is evidence, ``.upper`` is 
 ``.theorem`` says why (:mod:`taut.theorems`). Arrays of NumPy, PyTorch and JAX go in and come out.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from taut import theorems
 from taut._bound import Bound, Norm, lp, upper_bound
 from taut._box import Interval, probability_intervals
@@ -20,6 +22,9 @@ from taut._steps import (
     step_bound,
 )
 
+if TYPE_CHECKING:
+    from taut import games
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -34,6 +39,7 @@ __all__ = [
     "chain",
     "empirical_lipschitz",
     "entropy_floor",
+    "games",
     "global_lipschitz",
     "heads",
     "jacobian",
@@ -55,3 +61,12 @@ __all__ = [
     "worst_direction",
     "worst_input",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `taut.games` on first use: it compiles kernels, which not everybody needs."""
+    if name != "games":
+        raise AttributeError(f"module 'taut' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module("taut.games")

@@ -115,6 +115,11 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
     return None
 
 
+def to_host(x: Array) -> np.ndarray[Any, Any]:
+    """The values as a NumPy array, copied from another device if need be."""
+    return np.asarray(x.detach().cpu() if is_torch(x) else x)
+
+
 def widest(x: Array) -> Array:
     """``x`` in float64, or as it is where float64 does not exist."""
     if wide_eps(x) > 1e-10:

@@ -67,7 +67,7 @@ def row_constants(x: Matrix, scale: float, ceiling: float, threads: int) -> Matr
 
     threads = max(1, min(threads, x.size // SHARE))
     tasks = list(_chunks(x, threads))
-    _in_threads(work, [tasks[i::threads] for i in range(threads)])
+    in_threads(work, [tasks[i::threads] for i in range(threads)])
     return out
 
 
@@ -77,7 +77,7 @@ def error_bound(dtype: np.dtype[Any], scale: float) -> tuple[float, float]:
     return ERROR * float(info.eps), 4 * max(1.0, scale) * float(info.smallest_subnormal)
 
 
-def _in_threads(work: Callable[[Any], None], shares: list[Any]) -> None:
+def in_threads(work: Callable[[Any], None], shares: list[Any]) -> None:
     """Do one share in this thread and each of the others in a thread of its own.
 
     Plain threads cost less than a pool here, and leave nothing behind that a fork could break.

@@ -1,53 +1,6 @@
-"""The theorem registry: every statement the library relies on, under one id.
+"""Statements about softmax itself."""
 
-A :class:`taut.Bound` names the theorem that it rests on by its id; :func:`get` looks it up. The
-theory page of the documentation is written from this module.
-
-Notation: logits x in R^n, inverse temperature λ > 0, s = softmax(λx) with s₁ ≥ s₂ ≥ …,
-M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1.
-"""
-
-from __future__ import annotations
-
-from typing import NamedTuple
-
-__all__ = ["ERRATA", "SOURCES", "THEOREMS", "Erratum", "Theorem", "get"]
-
-SOURCES = {
-    "S0": "L. Newhouse, Softmax is 1/2-Lipschitz (in a norm that may not matter), 2025",
-    "S1": "P. Nair, Softmax is 1/2-Lipschitz: a tight bound across all l_p norms, TMLR 2025",
-    "S2": "The softmax function: properties (lecture notes)",
-    "S3": "Softmax and log-sum-exp (note, 2025)",
-    "S4": "Orthogonality constraints for transformers in translation and dialogue",
-    "Yudin 2025": "N. Yudin et al., Pay attention to attention distribution, arXiv 2507.07814",
-    "Zhai 2023": "S. Zhai et al., Stabilizing transformer training by preventing attention entropy "
-    "collapse, ICML 2023",
-    "taut": "proved in the theory pages of this project",
-}
-
-
-class Theorem(NamedTuple):
-    """One statement: what it says, where it holds, why, how tight it is and who proved it."""
-
-    id: str
-    section: str
-    statement: str
-    domain: str
-    why: str
-    tight: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.id}: {self.statement} [{self.domain}] ({self.source})"
-
-
-class Erratum(NamedTuple):
-    """A place where a source is wrong or silent, and what this library implements."""
-
-    where: str
-    says: str
-    true: str
-
+from taut.theorems._entry import Theorem
 
 _FUNCTION = "Softmax as a function"
 _GLOBAL = "Global constants"
@@ -55,7 +8,7 @@ _LOCAL = "Local constants at a point"
 _ALL = "all x in R^n"
 _POINT = "the point x, any n ≥ 1"
 
-_ENTRIES = (
+SOFTMAX = (
     Theorem(
         "shift",
         _FUNCTION,
@@ -276,41 +229,3 @@ _ENTRIES = (
         "taut",
     ),
 )
-
-THEOREMS = {theorem.id: theorem for theorem in _ENTRIES}
-
-ERRATA = (
-    Erratum("S1 example 1", "ratio ≈ 0.4999999504472",
-            "0.49999999504436 (50-digit arithmetic): a 9 was dropped in print"),
-    Erratum("S1 example 2", "‖M(s)v‖_p = ½ − 2δ(1−δ) for v = 2^{−1/p}(1, −1, 0, …)",
-            "½ − δ: ⟨s,v⟩ = 0, so M(s)v = s∘v; the sequence still tends to ½, faster"),
-    Erratum("S1 section 4.3", "objective + τ(H(x) − H(y))",
-            "−τH(x) + τH(y), the sign that the stated iteration solves"),
-    Erratum("S1 theorem 3, proof", "‖Aᵀ‖_p = ‖A‖_p", "only p = 2; in general ‖Aᵀ‖_p = ‖A‖_{p′}"),
-    Erratum("S1 theorem 3", "factor ‖A‖²/(4τ²) with damping α",
-            "that is the factor of T; the damped iteration has (1−α) + α·factor"),
-    Erratum("S1 abstract", "local constant strictly below ½ for 1 < p < ∞",
-            "needs n ≥ 3; at n = 2 it is attained"),
-    Erratum("S1 lemma 3, appendix A.2", "1 < p < ∞ in one line", "1 ≤ p ≤ ∞"),
-    Erratum("S2 property 5(c)", "α→−∞ concentrates on the maximum", "on the minimum"),
-    Erratum("S2 property 5, corollary", "ties tend to 1/ε", "1/(number of maxima)"),
-    Erratum("S2 equation 37", "property 2 implies", "property 3"),
-    Erratum("S4 theorem 2.1", "constant 2", "½"),
-    Erratum("S4 section 2.2", "AᵀA ≈ I makes the rows of A orthonormal",
-            "the columns; for square A both; for a row-stochastic A only permutations reach it"),
-    Erratum("S4 section 2.1", "how P is concatenated is not said",
-            "stacked, so that PᵀP is d×d and the constraint can be met"),
-)  # fmt: skip
-
-
-def get(theorem_id: str) -> Theorem:
-    """Look up a theorem by its id.
-
-    >>> print(get("two-class").statement)
-    softmax(z)₁ = 1/(1 + e^{z₂ − z₁})
-    """
-    try:
-        return THEOREMS[theorem_id]
-    except KeyError:
-        known = ", ".join(THEOREMS)
-        raise KeyError(f"no theorem {theorem_id!r}; the known ids are {known}") from None

@@ -1,0 +1,96 @@
+"""The command line. A command imports what it needs itself, so that `taut --help` is instant."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+except ImportError:
+    sys.exit("the command line needs typer and rich: pip install 'taut[cli]'")
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Measure, bound and control how sensitive softmax and attention are.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import taut
+
+        typer.echo(f"taut {taut.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def game(
+    file: Annotated[
+        Path, typer.Argument(help="Payoffs: .csv, .tsv, .txt, .json, .npy, or Gambit's .nfg, .efg.")
+    ],
+    tau: Annotated[
+        float | None, typer.Option(help="Temperature > 0, in units of payoff (lambda = 1/tau).")
+    ] = None,
+    nash: Annotated[
+        bool, typer.Option("--nash", help="Follow tau to 0: a Nash equilibrium (zero-sum games).")
+    ] = False,
+    method: Annotated[str, typer.Option(help="auto, dsfp, predictive or newton.")] = "auto",
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            help="Gap that is wanted, as a fraction of tau or of the range of payoffs, whichever "
+            "is smaller [default: 1e-10]; with --nash exploitability over range [default: 1e-6]."
+        ),
+    ] = None,
+    max_iterations: Annotated[
+        int | None, typer.Option(help="Iterations before giving up; the answer then says so.")
+    ] = None,
+    damping: Annotated[float, typer.Option(help="Of --method dsfp, in (0, 1].")] = 1.0,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw gap against iterations into this .svg, .png or .html file."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    show: Annotated[
+        int, typer.Option(help="Strategies to list for each player, most likely first.")
+    ] = 20,
+) -> None:
+    """Solve a two-player game with entropy, and say how good the answer is.
+
+    One matrix is a zero-sum game: the row player pays, the column player receives. Two are payoffs
+    that both players maximise. The exit code is 0 if what was asked for is reached, 3 if not, and
+    2 if the input is wrong.
+    """
+    from taut.games._command import Options, run
+
+    options = Options(
+        tau, nash, method, tolerance, max_iterations, damping, plot, as_json=json, show=show
+    )
+    try:
+        reached = run(file, options)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        typer.echo(f"taut game: {error}", err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(0 if reached else 3)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Annealing: follow the temperature downwards to a Nash equilibrium of the game without entropy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taut._array import Array, eps_of, namespace, quietly
+from taut._checks import real_number, whole_number
+from taut.games._answer import first_point, guarantees, returned
+from taut.games._game import Game, as_payoffs, prepare
+from taut.games._newton import newton, persist
+from taut.games._run import Run
+
+ROUGH = 1e-3  # part of τ to which an equilibrium on the way is solved
+STRIDE = 0.2
+LOWEST = 1e-12  # of D: below, rounding hides what the strategies are
+
+
+class Annealed(NamedTuple):
+    """An approximate Nash equilibrium, for one game or each of a batch.
+
+    Attributes
+    ----------
+    x, y
+        Mixed strategies of the row player, who pays, and of the column player, who receives.
+    lower, upper
+        The value of the game lies between them, rounding included.
+    exploitability
+        upper − lower: neither player can gain more than this by deviating.
+    converged
+        Whether the exploitability that was asked for, ``target``, was reached.
+    tau
+        The temperature of the logit equilibrium that x and y approximate.
+    iterations, products
+        What it cost: iterations, and matrix-vector products.
+    """
+
+    x: Array
+    y: Array
+    lower: Any
+    upper: Any
+    exploitability: Any
+    converged: Any
+    target: Any
+    tau: Any
+    iterations: Any
+    products: Any
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What there is to say about the answer to a single game, as names and texts."""
+        asked = "as asked for" if self.converged else f"asked for {self.target:.3g}"
+        return [
+            ("value", f"between {self.lower:.12g} and {self.upper:.12g}"),
+            ("exploitability", f"at most {self.exploitability:.3g} ({asked})"),
+            (
+                "found by",
+                f"annealing to tau {self.tau:.3g}, {self.iterations} iterations, "
+                f"{self.products} products",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        if np.ndim(self.converged):
+            return (
+                f"{np.count_nonzero(self.converged)} of {np.size(self.converged)} games solved, "
+                f"largest exploitability {np.max(self.exploitability):.3g}"
+            )
+        end = "" if self.converged else f", not the {self.target:.3g} asked for"
+        return (
+            f"value between {self.lower:.10g} and {self.upper:.10g}, exploitability at most "
+            f"{self.exploitability:.3g}{end}; tau {self.tau:.3g}, {self.iterations} iterations"
+        )
+
+
+def anneal(
+    payoffs: Array,
+    *,
+    tolerance: float = 1e-6,
+    max_iterations: int = 10_000,
+    callback: Callable[[float, float], object] | None = None,
+) -> Annealed:
+    """Find a Nash equilibrium of a zero-sum game by following logit equilibria as τ → 0.
+
+    Of many equilibria it finds one in the relative interior of their set. The answer is judged by
+    its exploitability, into which no argument about τ enters.
+
+    Parameters
+    ----------
+    payoffs
+        A, of shape (..., n, m): the row player pays xᵀAy to the column player.
+    tolerance
+        Exploitability that is wanted, as a fraction of the range of the payoffs.
+    max_iterations
+        For each game, over all temperatures.
+    callback
+        Called with τ and exploitability at each temperature; a true answer stops the game.
+
+    Examples
+    --------
+    >>> nash = anneal([[0.0, 2.0, -1.0], [-2.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
+    >>> nash.x.round(4), nash.converged
+    (array([0.25, 0.25, 0.5 ]), True)
+    """
+    tolerance = real_number(tolerance, name="tolerance")
+    if not 0 < tolerance < math.inf:
+        raise ValueError(f"tolerance must be a finite number > 0, got {tolerance}")
+    limit = whole_number(max_iterations, name="max_iterations", least=1)
+    kind = as_payoffs(payoffs, name="payoffs")
+    batch = tuple(kind.shape[:-2])
+    xp = namespace(kind)
+    flat = xp.reshape(kind, (-1, *kind.shape[-2:]))
+    found = [_anneal_one(flat[k], tolerance, limit, callback) for k in range(flat.shape[0])]
+    if not batch:
+        return found[0]
+    columns = list(zip(*found, strict=True))
+    strategies = [xp.stack(column).reshape((*batch, -1)) for column in columns[:2]]
+    return Annealed(*strategies, *(np.asarray(column).reshape(batch) for column in columns[2:]))
+
+
+@quietly
+def _anneal_one(
+    payoffs: Array, tolerance: float, limit: int, callback: Callable[[float, float], object] | None
+) -> Annealed:
+    """Anneal a single game."""
+    game, kind = prepare(payoffs, 1.0)
+    largest = float(game.largest[0])
+    # Payoffs that are all the same have no range: there only rounding is left.
+    rounding = eps_of(game.tau) * sum(kind.shape) * (largest + abs(float(game.offset[0])))
+    target = max(tolerance * 2 * largest, 8 * rounding, 1e-300)
+    size = max(float(game.interaction[0]), 2 * target)
+    tau, iterations, products = size / 4, 0, 2
+    at = first_point(_at(game, tau), None, ())
+    solved_at: float | None = None
+    best: Annealed | None = None
+    while True:
+        level = _at(game, tau)
+        budget = np.asarray([limit - iterations])
+        run = Run(level, at, np.asarray([ROUGH * tau]), limit=budget)
+        if solved_at is not None:
+            newton(run, solved_at=np.asarray([solved_at]))
+        persist(run)
+        iterations, products = iterations + int(run.iterations[0]), products + int(run.products[0])
+        x, y, at = returned(level, run.best, kind, ())
+        below, above = (float(side[0]) for side in guarantees(level, at))
+        if best is None or above - below < best.exploitability:
+            good = above - below <= target
+            best = Annealed(x, y, below, above, above - below, good, target, tau, 0, 0)
+        stop = callback is not None and callback(tau, above - below)
+        if stop or best.converged or iterations >= limit or tau <= LOWEST * size:
+            return best._replace(iterations=iterations, products=products)
+        at, solved_at, tau = run.best, tau, max(tau * STRIDE, LOWEST * size)
+
+
+def _at(game: Game, tau: float) -> Game:
+    """The game at one temperature."""
+    return game.at(namespace(game.tau).full_like(game.tau, tau))

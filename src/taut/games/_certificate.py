@@ -1,0 +1,190 @@
+"""Certificates: whether the double softmax contracts, how fast, and above which temperature."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taut._array import Array, to_host
+from taut._bound import Bound, lp
+from taut._checks import dual_exponent, exponent, finite_at_least_zero, real_number
+from taut.games._game import Game, prepare
+from taut.games._iterate import mixing
+from taut.games._norms import matrix_norm
+
+Host = np.ndarray[Any, np.dtype[Any]]
+
+AFFORDABLE = 1e10  # operations that certify may spend on an exact D: seconds
+STRATEGIES = "all pairs of mixed strategies"
+
+
+class Certificate(NamedTuple):
+    """What is known about a zero-sum game at temperature τ before it is solved.
+
+    Attributes
+    ----------
+    tau
+        The temperature, in units of payoff.
+    factor
+        :class:`taut.Bound` on the Lipschitz constant of one round T(y) = σ(Aᵀσ(−Ay/τ)/τ). Below 1
+        plain iteration contracts, from every start, to the only equilibrium.
+    smallest_tau
+        Plain iteration is certified for every τ above this number.
+    interaction
+        D = max |A_ij − A_kj − A_il + A_kl| in units of payoff: exact but for rounding upwards where
+        ``interaction_is_exact``, else an upper bound.
+    predictive_factor
+        What an iteration of the predictive update multiplies KL(equilibrium ‖ strategies) by, at
+        most. Below 1 for every τ > 0 (theorem predictive).
+    strategies
+        How many strategies each player has.
+    """
+
+    tau: Array
+    factor: Bound
+    smallest_tau: Array
+    interaction: Array
+    interaction_is_exact: bool
+    predictive_factor: Array
+    strategies: tuple[int, int]
+
+    @property
+    def contracts(self) -> Any:
+        """Whether plain iteration is certified to converge."""
+        return self.factor.upper < 1
+
+    def gap_bound(self, *, method: str = "dsfp", damping: float = 1.0) -> tuple[Any, Any]:
+        """Numbers (first, rate): after k ≥ 1 iterations the gap is at most first·rate^(k−1).
+
+        From the uniform strategy, by theorem dsfp-gap or predictive; a rate of 1 or more says
+        nothing.
+        """
+        tau, r = to_host(self.tau), to_host(self.interaction) / (4 * to_host(self.tau))
+        if method == "dsfp":
+            factor, damping = to_host(self.factor.upper), check_damping(damping)
+            rate, first = ((1 - damping) + damping * factor) ** 2, 2 * tau * factor
+        elif method == "predictive":
+            rate = to_host(self.predictive_factor)
+            first = tau * (1 + r * r) * mixing(r) * r * r * math.log(math.prod(self.strategies))
+        else:
+            raise ValueError(f"method must be 'dsfp' or 'predictive', got {method!r}")
+        return _number(first * (1 + 1e-14)), _number(rate * (1 + 1e-14))
+
+    def iterations(self, gap: Array, *, method: str = "dsfp", damping: float = 1.0) -> Any:
+        """Iterations after which the duality gap is at most ``gap``, from the uniform strategy.
+
+        inf where nothing is certified (theorems dsfp-gap and predictive).
+        """
+        wanted = to_host(gap).astype(float)
+        if not np.all(wanted > 0):
+            raise ValueError(f"gap must be a number > 0, got {gap!r}")
+        first, rate = (to_host(part) for part in self.gap_bound(method=method, damping=damping))
+        with np.errstate(all="ignore"):
+            rounds = np.ceil(np.log(first / wanted) / -np.log(rate) * (1 + 1e-12))
+        rounds = np.where(rate < 1, np.maximum(rounds, 0.0), math.inf)
+        return _number(1 + np.where(first <= wanted, 0.0, rounds))
+
+    def __str__(self) -> str:
+        if self.factor.shape:
+            share = np.count_nonzero(to_host(self.contracts))
+            return f"plain iteration is certified for {share} of {self.factor.shape} games"
+        if self.contracts:
+            upper, norm = self.factor.upper, self.factor.norm
+            said = f"plain iteration contracts by {upper:.4g} a round in {norm}"
+        else:
+            said = "plain iteration is not certified to contract"
+        return (
+            f"{said} ({', '.join(self.factor.theorem)}); certified for tau > "
+            f"{self.smallest_tau:.6g}; predictive update: {self.predictive_factor:.4g}"
+        )
+
+
+def certify(payoffs: Array, tau: Array, *, p: float | None = None) -> Certificate:
+    """Say how the game behaves under the double softmax, before iterating.
+
+    Without ``p`` the best certificate is given: dsfp-tv, which no p-norm can beat when D is exact
+    (theorem dsfp-tv). Where the game is so large that D is only bounded, dsfp-2 is tried too.
+
+    Parameters
+    ----------
+    payoffs
+        A, of shape (..., n, m): the row player pays xᵀAy to the column player.
+    tau
+        Temperature τ > 0 in units of payoff (λ = 1/τ), one number or one for each game.
+    p
+        Give S1's certificate instead: dsfp-2 for p = 2, the corrected dsfp-p for others.
+
+    Examples
+    --------
+    >>> pennies = [[1.0, -1.0], [-1.0, 1.0]]
+    >>> certificate = certify(pennies, tau=1.5)
+    >>> certificate.factor
+    Bound(at most 0.444445, l1, all pairs of mixed strategies; dsfp-tv)
+    >>> certificate.smallest_tau, certificate.iterations(1e-10)
+    (1.0..., 16.0)
+    >>> certify(pennies, tau=1.5, p=2).factor
+    Bound(at most 0.444445, l2, all pairs of mixed strategies; dsfp-2)
+    """
+    game, kind = prepare(payoffs, tau, work=AFFORDABLE)
+    batch = tuple(kind.shape[:-2])
+    if p is not None:
+        return _by_norm(game, batch, exponent(p))
+    found = total_variation(game, batch)
+    if game.exact:
+        return found
+    other = _by_norm(game, batch, 2.0)
+    if not batch and other.factor.upper < found.factor.upper:
+        return found._replace(factor=other.factor, smallest_tau=other.smallest_tau)
+    return found
+
+
+def total_variation(game: Game, batch: tuple[int, ...]) -> Certificate:
+    """The certificate of theorem dsfp-tv."""
+    d, tau = to_host(game.interaction), to_host(game.tau)
+    return _certificate(game, batch, d / 4, lp(1), "dsfp-tv", d, tau)
+
+
+def _by_norm(game: Game, batch: tuple[int, ...], p: float) -> Certificate:
+    """S1's certificate in the p-norm: the threshold is √(‖A‖_p‖A‖_p′)/2."""
+    payoffs = to_host(game.payoffs) + to_host(game.offset)[:, None, None]
+    both = [matrix_norm(payoffs, q) for q in (p, dual_exponent(p))]
+    threshold = np.sqrt(both[0]) * np.sqrt(both[1]) / 2
+    theorem = "dsfp-2" if p == 2 else "dsfp-p"
+    d, tau = to_host(game.interaction), to_host(game.tau)
+    return _certificate(game, batch, threshold, lp(p), theorem, d, tau)
+
+
+def _certificate(
+    game: Game, batch: tuple[int, ...], threshold: Host, norm: Any, theorem: str, d: Host, tau: Host
+) -> Certificate:
+    """Assemble a certificate from the τ above which the factor (threshold/τ)² is below 1."""
+    up = 1 + 8 * np.finfo(float).eps
+    threshold = threshold * up
+    factor = (threshold / tau) ** 2 * up
+    rate = (1 - mixing(d / (4 * tau) * up)) * up + 1e-15
+    zero, factor, threshold, rate, d, tau = (
+        shaped(part, batch) for part in (0 * factor, factor, threshold, rate, d, tau)
+    )
+    bound = Bound(zero, factor, "upper", norm, STRATEGIES, theorem)
+    sizes = (int(game.payoffs.shape[-2]), int(game.payoffs.shape[-1]))
+    return Certificate(tau, bound, threshold, d, game.exact, rate, sizes)
+
+
+def _number(values: Any) -> Any:
+    """A plain number for what has no axis."""
+    return values if np.shape(values) else float(values)
+
+
+def shaped(values: Host, batch: tuple[int, ...]) -> Any:
+    """One number for each game in the shape of the batch; a plain number for a single game."""
+    return values.reshape(batch) if batch else values.reshape(-1)[0].item()
+
+
+def check_damping(damping: float) -> float:
+    """Check α in (0, 1]."""
+    value = real_number(damping, name="damping")
+    if not 0 < finite_at_least_zero(value, name="damping") <= 1:
+        raise ValueError(f"damping must be in (0, 1], got {damping!r}; 1 is the plain iteration")
+    return value

@@ -1,0 +1,134 @@
+"""Newton's method in the log domain, following the temperature downwards.
+
+Full steps converge quadratically from near an equilibrium, though their first one often raises the
+gap: so nothing is damped. Where they do not converge from the point at hand the temperature is
+raised, solved roughly, and lowered again in strides that adapt: along that path the equilibrium
+moves smoothly, down to temperatures of a millionth of the payoffs. What the run keeps is the point
+with the smallest gap, so Newton can only help.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taut._array import like, quietly, to_host
+from taut.games._answer import uniform
+from taut.games._direction import direction
+from taut.games._game import Game
+from taut.games._gap import Point, gap, normalise, point
+from taut.games._iterate import predictive
+from taut.games._run import Run
+
+Host = np.ndarray[Any, np.dtype[Any]]
+
+GENTLE = 32.0  # where strides begin: D/32; from uniform strategies Newton converged there
+ROUGH = 1e-2  # a stage is done when its gap is this part of its temperature
+STEPS, IDLE = 10, 2  # steps that a stage may take, and in a row without halving its gap
+STRIDE, LONGEST, SHORTEST = 0.5, 0.01, 0.99  # factors on the temperature: first, extremes
+
+
+class _Stages(NamedTuple):
+    """Where each game is on its way down: NumPy arrays, one entry a game."""
+
+    tau: Host  # the temperature at work
+    goal: Host  # the temperature wanted
+    base: Host  # the last temperature that was solved
+    stride: Host
+    steps: Host
+    idle: Host  # steps since the gap was halved
+    least: Host  # the smallest gap of this stage, as a part of its temperature
+
+    def take(self, keep: Host) -> _Stages:
+        return _Stages(*(field[keep] for field in self))
+
+
+@quietly
+def newton(run: Run, *, solved_at: Host | None = None) -> None:
+    """Solve the run's unsolved games; those it gives up are left to other methods.
+
+    ``solved_at`` are the temperatures at which the run's start is an equilibrium already.
+    """
+    game, at = run.open("newton")
+    if not run.going:
+        return
+    stages = _begin(game, at)
+    if solved_at is None:
+        # From the uniform strategies everything converges at high temperatures.
+        base = uniform(game)
+        at = at.where(like(stages.tau == stages.goal, at.log_x), base)
+    else:
+        goal, base = stages.goal, at
+        stages = stages._replace(tau=goal, base=np.maximum(solved_at[run.unsolved], goal))
+    staged = game.at(like(stages.tau, at.log_x))
+    while run.going:
+        dx, dy, cost = direction(staged, at)
+        at = point(game, normalise(at.log_x + dx), normalise(at.log_y + dy))
+        gaps = gap(staged, at)
+        relative, final = to_host(gaps) / stages.tau, stages.tau == stages.goal
+        arrived = ~final & (relative <= ROUGH)
+        stages = _count(stages, relative)
+        failed = ~arrived & ((stages.steps > STEPS) | (stages.idle > IDLE))
+        true_gaps = gaps if final.all() else gap(game, at)
+        stages, lost = _move_on(stages, arrived, failed)
+        keep = run.advance(at, true_gaps, products=2 + cost, leave=lost)
+        if arrived.any() or failed.any():
+            base = at.where(like(arrived, at.log_x), base)
+            at = base.where(like(failed, at.log_x), at)
+            staged = game.at(like(stages.tau, at.log_x))
+        if keep is not None:
+            game, staged, stages = game.take(keep), staged.take(keep), stages.take(keep)
+            at, base = at.take(keep), base.take(keep)
+
+
+def persist(run: Run) -> None:
+    """Newton, and where it gives up the predictive update, which always converges."""
+    while len(run.unsolved):
+        newton(run)
+        predictive(run, fraction=0.01)
+
+
+def _begin(game: Game, at: Point) -> _Stages:
+    """Start at the wanted temperature where the point at hand is close, else at a gentle one."""
+    goal = to_host(game.tau)
+    gentle = to_host(game.interaction) / GENTLE
+    close = to_host(gap(game, at)) <= goal
+    tau = np.where(close, goal, np.maximum(goal, gentle))
+    base = np.maximum(GENTLE * gentle, 2 * tau)
+    none, ones = 0 * goal, np.ones_like(goal)
+    return _Stages(tau, goal, base, STRIDE * ones, none, none, math.inf * ones)
+
+
+def _count(stages: _Stages, relative: Host) -> _Stages:
+    """Book a step that led to these gaps; what is not a number is no progress."""
+    halved = relative < 0.5 * stages.least
+    return stages._replace(
+        steps=stages.steps + 1,
+        idle=np.where(halved, 0, stages.idle + 1) + np.where(np.isfinite(relative), 0, IDLE),
+        least=np.where(halved, relative, stages.least),
+    )
+
+
+def _move_on(stages: _Stages, arrived: Host, failed: Host) -> tuple[_Stages, Host]:
+    """Lower the temperature where a stage is solved, raise it where it failed."""
+    quick = arrived & (stages.steps <= 4)
+    stride = np.where(quick, np.maximum(stages.stride**1.5, LONGEST), stages.stride)
+    base = np.where(arrived, stages.tau, stages.base)
+    tau = np.where(arrived, np.maximum(stages.goal, stages.tau * stride), stages.tau)
+    # A failure leads back to the last temperature that was solved, and on in a shorter stride.
+    tau = np.where(failed, np.sqrt(tau * base), tau)
+    stride = np.where(failed, tau / base, stride)
+    lost = failed & (stride > SHORTEST)
+    fresh = arrived | failed
+    moved = _Stages(
+        np.where(lost, stages.goal, tau),
+        stages.goal,
+        base,
+        stride,
+        np.where(fresh, 0, stages.steps),
+        np.where(fresh, 0, stages.idle),
+        np.where(fresh, math.inf, stages.least),
+    )
+    return moved, lost

@@ -1,0 +1,122 @@
+"""Run: the books of a solver. It keeps the best point of each game and says when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from taut._array import Array, to_host
+from taut.games._game import Game
+from taut.games._gap import Point, floor, gap
+
+Host = np.ndarray[Any, np.dtype[Any]]
+
+
+class Run:
+    """Best points of a batch of games, with what they cost.
+
+    A method opens the games that are still unsolved, and after each iteration hands in its points
+    with their gaps. It may wander: what counts is the best point so far.
+    """
+
+    def __init__(
+        self,
+        game: Game,
+        start: Point,
+        target: Host,
+        *,
+        limit: Host,
+        watch: Callable[[int, float], object] | None = None,
+    ) -> None:
+        games = target.shape[0]
+        self.game, self.best, self.target, self.limit, self.watch = (
+            game,
+            start,
+            target,
+            limit,
+            watch,
+        )
+        self.best_gap = np.array(to_host(gap(game, start)))
+        self.floor = 2 * to_host(floor(game))
+        self.iterations = np.zeros(games, dtype=np.int64)
+        self.products = np.zeros(games, dtype=np.int64)
+        self.methods: list[str] = ["start"] * games
+        self.stopped = False
+        self._open = np.arange(0)
+        self._method = ""
+
+    @property
+    def going(self) -> bool:
+        """Whether the method at work has games left."""
+        return len(self._open) > 0
+
+    @property
+    def unsolved(self) -> Host:
+        """Numbers of the games that are worth another iteration."""
+        return np.flatnonzero(~self._finished(np.arange(len(self.target))))
+
+    def open(self, method: str) -> tuple[Game, Point]:
+        """Begin a method: the unsolved games and their best points."""
+        self._open, self._method = self.unsolved, method
+        return self.game.take(self._open), self.best.take(self._open)
+
+    def advance(
+        self, at: Point, gaps: Array, *, products: int | Host, leave: Array | None = None
+    ) -> Host | None:
+        """Book an iteration; positions of the games that go on, or None if all do.
+
+        ``leave`` marks games that the method gives up.
+        """
+        index, found = self._open, to_host(gaps)
+        self.iterations[index] += 1
+        self.products[index] += products
+        self._keep(index, at, found, found < self.best_gap[index])
+        if self.watch is not None:
+            worst = int(np.argmax(self.best_gap / self.target))
+            self.stopped |= bool(
+                self.watch(int(self.iterations.max()), float(self.best_gap[worst]))
+            )
+        done = self._finished(index)
+        if leave is not None:
+            done |= to_host(leave)
+        if not done.any():
+            return None
+        self._open = index[~done]
+        return np.flatnonzero(~done)
+
+    def _keep(self, index: Host, at: Point, gaps: Host, better: Host) -> None:
+        """Replace the best points where there is a better one; NaN is never better."""
+        if not better.any():
+            return
+        for position in np.flatnonzero(better):
+            self.methods[index[position]] = self._method
+        self.best_gap[index[better]] = gaps[better]
+        if better.all() and len(index) == len(self.target):
+            self.best = at
+            return
+        fields = []
+        for kept, new in zip(self.best, at, strict=True):
+            copy = kept + 0
+            copy[index[better]] = new[better]
+            fields.append(copy)
+        self.best = Point(*fields)
+
+    def _finished(self, index: Host) -> Host:
+        """Games that are solved, as well as rounding allows, or out of budget."""
+        good = self.best_gap[index] <= np.maximum(self.target, self.floor)[index]
+        spent = self.iterations[index] >= self.limit[index]
+        return np.asarray(good | spent | self.stopped)
+
+    def status(self) -> list[str]:
+        """How each game ended: converged, rounding, stopped or budget."""
+        names = []
+        for found, target, floor_ in zip(self.best_gap, self.target, self.floor, strict=True):
+            if found <= target:
+                names.append("converged")
+            elif found <= floor_:
+                names.append("rounding")
+            else:
+                names.append("stopped" if self.stopped else "budget")
+        return names
