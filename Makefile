@@ -28,7 +28,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/lint: .venv/base
-	$(PIP) -e ".[lint]"
+	$(PIP) -e ".[cli,plot,lint]"
 	@touch $@
 
 audit: .venv/base

@@ -178,7 +178,7 @@ def test_pennies_attain_the_rate_of_the_gap():
         tolerance=1e-24,
         callback=lambda _, g: gaps.append(g),
     )
-    first, rate = solution.certificate.gap_bound()
+    _, rate = solution.certificate.gap_bound()
     measured = (gaps[9] / gaps[1]) ** (1 / 8)
     assert 0.999 * rate < measured <= rate
     assert gaps[-1] > gaps[0] * (0.99 * rate) ** (len(gaps) - 1)

@@ -59,6 +59,8 @@ def _check(options: Options) -> None:
         raise ValueError("--nash follows tau to 0: give one of --nash and --tau")
     if not options.nash and options.tau is None:
         raise ValueError("give --tau, a temperature in units of payoff, or --nash")
+    if options.tau is not None and not options.tau > 0:
+        raise ValueError(f"--tau must be > 0, got {options.tau}; for tau -> 0 use --nash")
     if options.plot is not None:
         if options.nash:
             raise ValueError("--plot draws the duality gap of --tau; --nash has none")

@@ -38,7 +38,7 @@ class Game(NamedTuple):
         if len(index) == self.tau.shape[0]:
             return self
         pick = (field[index] for field in self[:-1])
-        return Game(*pick, self.exact)
+        return Game(*pick, exact=self.exact)
 
     def at(self, tau: Array) -> Game:
         """The same games at another temperature."""
@@ -96,7 +96,7 @@ def prepare(payoffs: Array, tau: Array, *, work: float = CHEAP) -> tuple[Game, A
     parts: tuple[Array, ...] = (host, taus, offset, size, d, means)
     if host_view(flat) is None:
         parts = tuple(like(part, flat) for part in parts)
-    return Game(*parts, exact), kind
+    return Game(*parts, exact=exact), kind
 
 
 def as_payoffs(payoffs: Array, *, name: str) -> Array:

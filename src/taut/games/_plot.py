@@ -36,25 +36,22 @@ def plot_gap(
     rows += [{"iteration": k, "gap": g, "line": f"{CERTIFIED} ({name})"} for k, g in curve]
     rows += [{"iteration": k, "gap": target, "line": ASKED} for k in (1, max(len(gaps), 2))]
     order = [MEASURED, f"{CERTIFIED} ({name})", ASKED]
+    colours = altair.Scale(domain=order, range=["#1b6ca8", "#c44e00", "#777777"])
+    dashes = altair.Scale(domain=order, range=[[1, 0], [6, 3], [2, 2]])
     base = altair.Chart(altair.Data(values=rows)).encode(
-        x=altair.X("iteration:Q", title="iteration", axis=altair.Axis(tickMinStep=1, format="d")),
-        y=altair.Y(
-            "gap:Q", title="duality gap (units of payoff)", axis=altair.Axis(format=".0e")
-        ).scale(type="log"),
-        color=altair.Color("line:N", title=None, sort=order).scale(
-            domain=order, range=["#1b6ca8", "#c44e00", "#777777"]
-        ),
-        strokeDash=altair.StrokeDash("line:N", sort=order, legend=None).scale(
-            domain=order, range=[[1, 0], [6, 3], [2, 2]]
-        ),
+        x=altair.X("iteration:Q", axis=altair.Axis(tickMinStep=1, format="d")),
+        y=altair.Y("gap:Q", title="duality gap (units of payoff)")
+        .scale(type="log")
+        .axis(format=".0e"),
+        color=altair.Color("line:N", title=None, scale=colours),
+        strokeDash=altair.StrokeDash("line:N", title=None, scale=dashes),
     )
-    chart = base.mark_line() + base.transform_filter(altair.datum.line == MEASURED).mark_point(
-        filled=True, size=30
+    dots = base.transform_filter(altair.datum.line == MEASURED)
+    chart = altair.layer(base.mark_line(), dots.mark_point(filled=True, size=30, strokeDash=[1, 0]))
+    chart = chart.properties(width=520, height=320, background="white")
+    chart = chart.configure_legend(
+        orient="bottom", direction="vertical", labelLimit=500, symbolType="stroke"
     )
-    chart = chart.properties(width=520, height=320).configure_legend(
-        orient="bottom", labelLimit=500
-    )
-    chart = chart.configure_view(stroke=None).configure(background="white")
     # Through a temporary file: a full disk or Ctrl-C must not leave half a picture.
     draft = Path(path).with_name(f".{os.path.basename(path)}.part{ending}")
     try:

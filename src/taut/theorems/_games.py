@@ -53,7 +53,8 @@ GAMES = (
         "predictive",
         _ZERO_SUM,
         "the predictive update with s = ητ = 2/(1 + √(1 + 4r²)) has "
-        "KL(ζ* ‖ ζ_t) ≤ (1 − s)^t KL(ζ* ‖ ζ_0) and, at its predictions, g(ζ̄_{t+1}) ≤ τ(1 + r²) s r² (1 − s)^t KL(ζ* ‖ ζ_0)",
+        "KL(ζ* ‖ ζ_t) ≤ (1 − s)^t KL(ζ* ‖ ζ_0) and, at its predictions, "
+        "g(ζ̄_{t+1}) ≤ τ(1 + r²) s r² (1 − s)^t KL(ζ* ‖ ζ_0)",
         _ANY,
         "Cen, Wei and Chi's identity, with KL(ζ̄ ‖ ζ_{t+1}) ≤ (ηD/4)² KL(ζ̄ ‖ ζ_t) in place of "
         "Pinsker's inequality",

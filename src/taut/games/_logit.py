@@ -1,0 +1,274 @@
+"""Logit (quantal response) equilibria of two players with payoffs of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from taut._array import Array, eps_of, like, quietly, to_host
+from taut._bound import Bound, lp
+from taut._checks import real_number, whole_number
+from taut.games._branch import Branch, follow
+from taut.games._certificate import STRATEGIES
+from taut.games._game import Game, prepare
+from taut.games._gap import divergence, normalise
+
+Host = np.ndarray[Any, np.dtype[Any]]
+
+
+class LogitCertificate(NamedTuple):
+    """What is known beforehand of a game at temperature τ (theorem logit-tv).
+
+    ``factor`` bounds the Lipschitz constant of y ↦ σ(Bᵀσ(Ay/τ)/τ); below 1 the equilibrium is
+    unique, which is certified for every τ above ``smallest_tau``.
+    """
+
+    tau: float
+    factor: Bound
+    smallest_tau: float
+
+    @property
+    def contracts(self) -> bool:
+        """Whether there is certainly one equilibrium only."""
+        return bool(self.factor.upper < 1)
+
+
+class LogitEquilibrium(NamedTuple):
+    """A pair of strategies, each of which nearly answers the other.
+
+    Attributes
+    ----------
+    x, y
+        Mixed strategies of the row and of the column player.
+    regrets
+        What each player could gain at most by another strategy in the game with entropies,
+        τKL(x ‖ σ(Ay/τ)) and τKL(y ‖ σ(Bᵀx/τ)): upper bounds, rounding included.
+    distance
+        :class:`taut.Bound` on ‖y − y*‖₁, where the equilibrium is certified to be unique, else
+        None: there may be others.
+    payoffs
+        xᵀAy and xᵀBy.
+    exploitability
+        What each player could gain by a best answer in the game without entropies, rounded up.
+    converged, status, target
+        Whether both regrets are at most ``target``; "converged", or why not: "branch" (the
+        principal branch could not be followed to τ; the answer is what Newton found from where it
+        ended), "rounding", "budget" or "stopped".
+    principal
+        Whether the answer lies on the principal branch, at the first point with this τ.
+    steps
+        Steps along the branch; 0 where the equilibrium is unique.
+    certificate
+        What was known beforehand.
+    """
+
+    x: Array
+    y: Array
+    regrets: tuple[float, float]
+    distance: Bound | None
+    payoffs: tuple[float, float]
+    exploitability: tuple[float, float]
+    converged: bool
+    status: str
+    target: float
+    principal: bool
+    steps: int
+    certificate: LogitCertificate
+
+    def facts(self) -> list[tuple[str, str]]:
+        """What there is to say about the answer, as names and texts."""
+        asked = "as asked for" if self.converged else f"asked for {self.target:.3g}: {self.status}"
+        unique = "the only equilibrium" if self.distance is not None else "there may be others"
+        where = "on the principal branch" if self.principal else "NOT on the principal branch"
+        regrets, payoffs, exploited = (
+            " and ".join(form.format(value) for value in pair)
+            for form, pair in (
+                ("{:.3g}", self.regrets),
+                ("{:.10g}", self.payoffs),
+                ("{:.6g}", self.exploitability),
+            )
+        )
+        factor = self.certificate.factor.upper
+        lines = [
+            ("payoffs", payoffs),
+            ("regrets", f"at most {regrets} with entropies ({asked})"),
+            ("exploitability", f"at most {exploited} in the game without entropies"),
+            ("found by", f"{where}, {self.steps} steps; {unique}"),
+            (
+                "certificate",
+                f"factor {factor:.4g} (logit-tv); one equilibrium is certified for tau > "
+                f"{self.certificate.smallest_tau:.6g}",
+            ),
+        ]
+        if self.distance is not None:
+            lines.insert(2, ("l1 distance", f"y within {self.distance.upper:.3g} (logit-tv)"))
+        return lines
+
+    def __str__(self) -> str:
+        end = "" if self.converged else f", not the {self.target:.3g} asked for ({self.status})"
+        return f"regrets at most {max(self.regrets):.3g}{end}; {self.facts()[-2][1]}"
+
+
+@quietly
+def logit_equilibrium(
+    row: Array,
+    column: Array,
+    tau: float,
+    *,
+    tolerance: float = 1e-10,
+    max_iterations: int = 2000,
+    callback: Callable[[int, float], object] | None = None,
+) -> LogitEquilibrium:
+    """Find x = σ(Ay/τ), y = σ(Bᵀx/τ): a logit equilibrium of a two-player game.
+
+    Where (D_A/4τ)(D_B/4τ) < 1 there is exactly one (theorem logit-tv). For smaller τ there may be
+    many: the answer is the first point with this τ on the principal branch, which starts from the
+    uniform strategies at τ = ∞, and nothing is claimed about others.
+
+    Parameters
+    ----------
+    row, column
+        Payoffs A of the row player and B of the column player, of shape (n, m). Both maximise.
+    tau
+        Temperature τ > 0 in units of payoff (λ = 1/τ).
+    tolerance
+        The regrets that are wanted, as a fraction of τ or of the range of payoffs, whichever is
+        smaller.
+    max_iterations
+        Steps along the branch.
+    callback
+        Called with step and the share of the way, λ over the λ wanted; a true answer stops.
+
+    Examples
+    --------
+    >>> chicken = [[0.0, 7.0], [2.0, 6.0]]
+    >>> answer = logit_equilibrium(chicken, np.transpose(chicken), tau=0.5)
+    >>> answer.x.round(6), answer.converged, answer.principal
+    (array([0.400538, 0.599462]), True, True)
+    """
+    tau = real_number(tau, name="tau")
+    tolerance = real_number(tolerance, name="tolerance")
+    if not 0 < tolerance < math.inf:
+        raise ValueError(f"tolerance must be a finite number > 0, got {tolerance}")
+    limit = whole_number(max_iterations, name="max_iterations", least=0)
+    first, kind = prepare(row, tau, work=math.inf)
+    second, other = prepare(column, tau, work=math.inf)
+    if kind.ndim != 2 or kind.shape != other.shape:
+        raise ValueError(
+            "row and column must be matrices of one shape, got "
+            f"{tuple(kind.shape)} and {tuple(other.shape)}"
+        )
+    certificate = _certify(first, second, tau)
+    branch, unit = _branch(to_host(first.payoffs)[0], to_host(second.payoffs)[0])
+    unique_below = unit / certificate.smallest_tau if certificate.smallest_tau > 0 else math.inf
+    stopped: list[bool] = []
+
+    def watch(step: int, share: float) -> bool:
+        stopped.append(callback is not None and bool(callback(step, share)))
+        return stopped[-1]
+
+    found = follow(branch, unit / tau, unique_below, limit, watch)
+    # Where the branch was lost Newton may still find an equilibrium, but not surely on it.
+    point = found.point if found.reached else branch.polish(_at(found.point, unit / tau))
+    target = tolerance * min(tau, unit)
+    x, y = (_rounded(np.exp(part), kind) for part in (point[: branch.n], point[branch.n : -1]))
+    answer = _judge(first, second, x, y, target, certificate, principal=found.reached)
+    status = answer.status
+    if status != "converged" and not found.reached:
+        ran_out = "budget" if found.steps >= limit else "branch"
+        status = "stopped" if any(stopped) else ran_out
+    x, y = (like(part, kind) for part in (x, y))
+    return answer._replace(x=x, y=y, steps=found.steps, status=status)
+
+
+def _certify(first: Game, second: Game, tau: float) -> LogitCertificate:
+    """Theorem logit-tv: the factor and the temperature above which it is below 1."""
+    d_a, d_b = (float(to_host(game.interaction)[0]) for game in (first, second))
+    up = 1 + 8 * eps_of(first.tau)
+    threshold = math.sqrt(d_a) * math.sqrt(d_b) / 4 * up
+    factor = (threshold / tau) ** 2 * up
+    bound = Bound(0.0, factor, "upper", lp(1), STRATEGIES, "logit-tv")
+    return LogitCertificate(tau, bound, threshold)
+
+
+def _branch(A: Host, B: Host) -> tuple[Branch, float]:
+    """The game in units of the largest difference that a choice can make, and that unit.
+
+    What only the opponent decides shifts all of a player's payoffs alike and drops out.
+    """
+    A = A - (A.max(axis=0) + A.min(axis=0)) / 2
+    B = B - ((B.max(axis=1) + B.min(axis=1)) / 2)[:, None]
+    unit = 2 * float(max(np.abs(A).max(), np.abs(B).max())) or 1.0
+    return Branch(A / unit, B / unit), unit
+
+
+def _at(point: Host, lam: float) -> Host:
+    return np.append(point[:-1], lam)
+
+
+def _rounded(p: Host, kind: Array) -> Host:
+    """Probabilities in the precision of the caller's arrays."""
+    return p.astype(np.float32) if eps_of(kind) > 1e-10 else p
+
+
+def _judge(
+    first: Game,
+    second: Game,
+    x: Host,
+    y: Host,
+    target: float,
+    certificate: LogitCertificate,
+    *,
+    principal: bool,
+) -> LogitEquilibrium:
+    """Regrets and distances of floating-point strategies, with rounding added."""
+    tau = certificate.tau
+    log_x, log_y = (normalise(np.log(np.maximum(p.astype(float), 1e-300))) for p in (x, y))
+    gains_x = to_host(first.payoffs)[0] @ np.exp(log_y)
+    gains_y = np.exp(log_x) @ to_host(second.payoffs)[0]
+    error_x, error_y = (float(to_host(game.logit_error)[0]) for game in (first, second))
+    regrets, payoffs, exploited = [], [], []
+    for logs, gains, error, game in (
+        (log_x, gains_x, error_x, first),
+        (log_y, gains_y, error_y, second),
+    ):
+        root = math.sqrt(float(divergence(logs, normalise(gains / tau)))) + error
+        regrets.append(tau * root**2 * (1 + 16 * error))
+        mean = float(np.exp(logs) @ gains)
+        payoffs.append(mean + float(to_host(game.offset)[0]))
+        exploited.append(max(float(gains.max()) - mean, 0.0) + 2 * tau * error)
+    worst = max(regrets)
+    distance = None
+    if certificate.contracts:
+        distance = _distance(first, second, log_y, certificate, error_x + error_y)
+    status = "converged" if worst <= target else "rounding"
+    return LogitEquilibrium(
+        x,
+        y,
+        (regrets[0], regrets[1]),
+        distance,
+        (payoffs[0], payoffs[1]),
+        (exploited[0], exploited[1]),
+        worst <= target,
+        status,
+        target,
+        principal,
+        0,
+        certificate,
+    )
+
+
+def _distance(
+    first: Game, second: Game, log_y: Host, certificate: LogitCertificate, error: float
+) -> Bound:
+    """‖y − y*‖₁ ≤ ‖y − T(y)‖₁/(1 − factor), and never more than 2."""
+    tau, factor = certificate.tau, float(certificate.factor.upper)
+    answer = normalise(to_host(first.payoffs)[0] @ np.exp(log_y) / tau)
+    back = normalise(np.exp(answer) @ to_host(second.payoffs)[0] / tau)
+    # A logit error e changes a softmax by at most e in l1, and the second map by its own factor.
+    moved = float(np.abs(np.exp(log_y) - np.exp(back)).sum()) + 4 * error * (1 + math.sqrt(factor))
+    upper = min(moved / (1 - factor) * (1 + 1e-14), 2.0)
+    return Bound(0.0, upper, "upper", lp(1), "y", "logit-tv", quantity="distance")
