@@ -2,9 +2,9 @@
 
 The logit equilibria of a game for all λ = 1/τ form curves; the principal branch starts with the
 uniform strategies at λ = 0 (McKelvey and Palfrey 1995). It may fold back, so λ is no parameter of
-it. A point is (log x, log y, λ), payoffs being in units of their largest difference. The answer is
-the first point at which the branch reaches the wanted λ. At an exact symmetry the branch that
-keeps the symmetry is followed, so that the answer does not depend on how strategies are labelled.
+it. The answer is the first point at which the branch reaches the wanted λ. At an exact symmetry
+the branch that keeps the symmetry is followed, so that the answer does not depend on how
+strategies are labelled.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taut.games._gap import normalise
+from taut.games._logit_equations import MAX_CORRECTION, Equations, Vector
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
-
-MAX_CORRECTION = 0.1  # largest first Newton correction of a step, in units of log-probability
 MAX_SHIFT = 0.2  # largest total variation that a strategy may change by in a step
 MAX_TURN = 0.25  # sharpest turn of the unit tangent in a step
-CROSSING = 1e-4  # a bifurcation may be stepped over only by a step as short as this
+CROSSING = 1e-5  # times √(1 + λ): the short step by which bifurcations are crossed
 SHORTEST = 1e-11  # below, the branch is given up
-ROUGH, SHARP, POLISH = 1e-6, 1e-11, 12
+ROUGH, SHARP = 1e-6, 1e-11
 
 
 class Followed(NamedTuple):
@@ -35,120 +32,17 @@ class Followed(NamedTuple):
     reached: bool
 
 
-class Branch:
-    """The equations u = log σ(λA e^v), v = log σ(λBᵀe^u) of one game, both players maximising."""
+class _Place(NamedTuple):
+    """A point of the branch with its unit tangent, the weights of length, and the orientation."""
 
-    def __init__(self, A: Vector, B: Vector) -> None:
-        self.A, self.B = A, B
-        self.n, self.m = A.shape
-
-    def defect(self, point: Vector) -> Vector:
-        """What is left of the equations; 0 on every branch."""
-        u, v, lam = point[: self.n], point[self.n : -1], point[-1]
-        rows = normalise(lam * (self.A @ np.exp(v)))
-        columns = normalise(lam * (np.exp(u) @ self.B))
-        return np.concatenate([u - rows, v - columns])
-
-    def bordered(self, point: Vector, border: Vector) -> Vector:
-        """The equations' Jacobian in (u, v, λ) with one more row.
-
-        The derivative of log σ takes off the mean under the player's own strategy; taking it off
-        the payoffs first keeps the entries small for the strategies that are played.
-        """
-        n, m, A, B = self.n, self.m, self.A, self.B
-        x, y, lam = np.exp(point[:n]), np.exp(point[n:-1]), point[-1]
-        rows, columns = A @ y, x @ B
-        by_y = (A - rows[:, None]) * y
-        by_x = ((B - columns) * x[:, None]).T
-        matrix = np.eye(n + m + 1)
-        matrix[:n, n:-1] = -lam * (by_y - x @ by_y)
-        matrix[n:-1, :n] = -lam * (by_x - y @ by_x)
-        matrix[:n, -1], matrix[n:-1, -1] = x @ rows - rows, y @ columns - columns
-        matrix[-1] = border
-        return matrix
-
-    def normalised(self, point: Vector) -> Vector:
-        """The point with probabilities that sum to 1."""
-        parts = normalise(point[: self.n]), normalise(point[self.n : -1]), point[-1:]
-        return np.concatenate(parts)
-
-    def shift(self, before: Vector, after: Vector) -> float:
-        """The larger of the players' total variations between two points."""
-        change = np.abs(np.exp(before[:-1]) - np.exp(after[:-1]))
-        return float(max(change[: self.n].sum(), change[self.n :].sum()) / 2)
-
-    def tangent(self, point: Vector, border: Vector) -> tuple[Vector, Vector, Any]:
-        """Unit tangent on the side of ``border``, the weights of its length, sign and log |det|.
-
-        Length is the Fisher distance of the strategies, in which a dominated strategy (whose
-        log-probability falls like λ) has no weight, and the relative change of λ: at a fold the
-        first carries the step, on a long straight stretch the second.
-        """
-        matrix = self.bordered(point, border)
-        right = np.zeros(len(point))
-        right[-1] = 1.0
-        tangent = np.linalg.solve(matrix, right)
-        weight = np.append(np.exp(point[:-1]), (1 + point[-1]) ** -2.0)
-        return tangent / np.sqrt(weight @ tangent**2), weight, np.linalg.slogdet(matrix)
-
-    def correct(self, point: Vector, border: Vector, goal: float) -> tuple[Vector, float, bool]:
-        """Newton on the hyperplane through ``point`` normal to ``border``.
-
-        Returns the point, the size of the first correction, and whether it converged.
-        """
-        first = last = None
-        for _ in range(6):
-            right = np.append(-self.defect(point), 0.0)
-            if first is not None and _size(right, point) <= 1e-15 * (10 + point[-1]):
-                return point, first, True  # nothing but rounding is left of the defect
-            try:
-                change = np.linalg.solve(self.bordered(point, border), right)
-            except np.linalg.LinAlgError:
-                return point, math.inf, False
-            size = _size(change, point)
-            first = size if first is None else first
-            grew = last is not None and size > max(0.3 * last, goal)
-            if not size <= MAX_CORRECTION or grew:
-                return point, max(first, size), False
-            point, last = self.normalised(point + change), size
-            if size * size <= goal:  # Newton squares the error, so this point is good to goal
-                return point, first, True
-        return point, float(first or 0.0), False
-
-    def polish(self, point: Vector) -> Vector:
-        """Newton at fixed λ until the defect no longer falls."""
-        fixed = np.zeros(len(point))
-        fixed[-1] = 1.0
-        best, least = point, math.inf
-        for _ in range(POLISH):
-            defect = self.defect(point)
-            weighed = np.abs(defect * np.exp(point[:-1])).sum()
-            size = weighed + 1e-3 * _size(np.append(defect, 0), point)
-            if not size < least:
-                break
-            best, least = point, size
-            try:
-                right = np.append(-defect, 0.0)
-                point = point + np.linalg.solve(self.bordered(point, fixed), right)
-            except np.linalg.LinAlgError:
-                break
-            point = self.normalised(point)
-        return best
-
-    def iterate(self, lam: float, rate: float) -> Vector:
-        """The only equilibrium where plain iteration contracts by ``rate``; Newton finishes."""
-        v = np.full(self.m, -math.log(self.m))
-        for _ in range(200):
-            u = normalise(lam * (self.A @ np.exp(v)))
-            before, v = v, normalise(lam * (np.exp(u) @ self.B))
-            if np.abs(np.exp(v) - np.exp(before)).sum() * rate <= 1e-4 * (1 - rate):
-                break
-        u = normalise(lam * (self.A @ np.exp(v)))
-        return self.polish(np.concatenate([u, v, [lam]]))
+    point: Vector
+    tangent: Vector
+    weight: Vector
+    orientation: Any  # sign and log |det| of the bordered Jacobian
 
 
 def follow(
-    branch: Branch,
+    equations: Equations,
     target: float,
     unique_below: float,
     max_steps: int,
@@ -156,71 +50,111 @@ def follow(
 ) -> Followed:
     """The branch up to λ = ``target``, from where equilibria are unique: λ < ``unique_below``."""
     if target < unique_below:
-        point = branch.iterate(target, (target / unique_below) ** 2)
+        point = equations.iterate(target, (target / unique_below) ** 2)
         return Followed(point, 0, reached=True)
-    # Between 0 and unique_below there is nothing but the branch: begin there.
-    point = branch.iterate(0.9 * unique_below, 0.81)
+    # Below unique_below there is nothing but the branch: begin there. It has no fold: λ rises.
+    point = equations.iterate(0.9 * unique_below, 0.81)
     up = np.zeros(len(point))
-    up[-1] = 1.0  # no fold in the contractive part: λ rises there
-    tangent, weight, orientation = branch.tangent(point, up)
+    up[-1] = 1.0
+    at = _Place(point, *equations.tangent(point, up))
     step = 0.1
     for steps in range(1, max_steps + 1):
-        if step < SHORTEST or (watch is not None and watch(steps, point[-1] / target)):
-            return Followed(point, steps, reached=False)
-        border = weight * tangent
-        ahead = (target - point[-1]) / tangent[-1] if tangent[-1] > 0 else math.inf
+        if watch is not None and watch(steps, at.point[-1] / target):
+            return Followed(at.point, steps, reached=False)
+        if step < SHORTEST:
+            return _stuck(equations, at.point, target, steps)
+        ahead = (target - at.point[-1]) / at.tangent[-1] if at.tangent[-1] > 0 else math.inf
         last = ahead <= step
         length = ahead if last else step
-        step = length / 2  # unless the new point passes all the tests
-        guess = branch.normalised(point + length * tangent)
-        if last:
-            guess[-1] = target
-        if guess[-1] < 0 or branch.shift(point, guess) > MAX_SHIFT:
+        found = _advance(equations, at, length, target if last else None)
+        if isinstance(found, float):
+            step = found
             continue
-        # Short steps mean a sharp bend or a bifurcation, where a loose point would drift off.
-        goal = ROUGH if length > 0.03 else SHARP
-        new, first, good = branch.correct(guess, up if last else border, goal)
-        if not good or branch.shift(point, new) > MAX_SHIFT:
-            continue
-        try:
-            new_tangent, new_weight, new_orientation = branch.tangent(new, border)
-        except np.linalg.LinAlgError:
-            continue
-        turned = new_tangent / np.sqrt(weight @ new_tangent**2)
-        turn = float(np.sqrt(weight @ (turned - tangent) ** 2))
-        if turn > MAX_TURN:
-            continue
-        if new_orientation[0] != orientation[0]:
-            # The orientation changes across a bifurcation, but also when a step jumps to another
-            # branch, as past the sharp bend of a nearly symmetric game. Only the first looks
-            # smooth however short the step. The determinant passes 0 there almost linearly: go to
-            # just before that (not onto it, where there is no tangent), then cross in one step.
-            if length > CROSSING:
-                odds = np.exp(np.clip(new_orientation[1] - orientation[1], -9, 9))
-                zero = length / (1 + odds)
-                near = zero <= 0.75 * CROSSING
-                step = CROSSING if near else max(zero - CROSSING / 2, length / 20)
-                continue
-            if turn > 0.1 * math.sqrt(length):
-                continue
+        new, growth = found
         # λ rises where the branch first reaches the target; a step that ends beyond it, or turns
         # back in between, may hide that first time.
-        if (last and new_tangent[-1] <= 0) or new[-1] > target:
-            continue
-        rise, fall = length * tangent[-1], length * new_tangent[-1]
-        if rise > 0 > fall and target <= _peak(point[-1], rise, new[-1], fall):
+        rise, fall = length * at.tangent[-1], length * new.tangent[-1]
+        hidden = rise > 0 > fall and target <= _peak(at.point[-1], rise, new.point[-1], fall)
+        if (last and fall <= 0) or new.point[-1] > target or hidden:
+            step = length / 2
             continue
         if last:
-            return Followed(branch.polish(new), steps, reached=True)
-        point, tangent, weight, orientation = new, new_tangent, new_weight, new_orientation
-        step = length * float(np.clip(np.sqrt(0.5 * MAX_CORRECTION / max(first, 1e-12)), 0.5, 3.0))
-    return Followed(point, max_steps, reached=False)
+            return Followed(equations.polish(new.point), steps, reached=True)
+        at, step = new, length * growth
+    return Followed(at.point, max_steps, reached=False)
 
 
-def _size(change: Vector, point: Vector) -> float:
-    """Largest change of a log-probability that matters: e^−1000 may be wrong by a factor."""
-    relevance = 1 / (1 + 0.1 * np.maximum(0, -20 - point[:-1]))
-    return float(np.abs(change[:-1] * relevance).max())
+def _advance(
+    equations: Equations, at: _Place, length: float, target: float | None
+) -> tuple[_Place, float] | float:
+    """A step of this length, to the target λ if there is one, and how far the next may go.
+
+    If the new point fails a test, the length to try instead.
+    """
+    shorter = length / 2
+    border = at.weight * at.tangent
+    normal = border
+    guess = equations.normalised(at.point + length * at.tangent)
+    if target is not None:
+        guess[-1] = target
+        normal = np.zeros(len(guess))
+        normal[-1] = 1.0
+    if guess[-1] < 0 or equations.shift(at.point, guess) > MAX_SHIFT:
+        return shorter
+    # Short steps mean a sharp bend or a bifurcation, where a loose point would drift off.
+    point, first, good = equations.correct(guess, normal, ROUGH if length > 0.03 else SHARP)
+    if not good or equations.shift(at.point, point) > MAX_SHIFT:
+        return shorter
+    try:
+        new = _Place(point, *equations.tangent(point, border))
+    except np.linalg.LinAlgError:
+        return shorter
+    turned = new.tangent / np.sqrt(at.weight @ new.tangent**2)
+    turn = float(np.sqrt(at.weight @ (turned - at.tangent) ** 2))
+    if not turn <= MAX_TURN:
+        return shorter
+    flipped = new.orientation[0] != at.orientation[0]
+    crossing = _before_crossing(at, new, length, flipped=flipped)
+    if crossing is not None:
+        return crossing
+    if flipped and turn > 0.1 * math.sqrt(length):
+        return shorter
+    # A correction grows like length² and a turn like length: aim below both limits.
+    growth = min(
+        math.sqrt(0.5 * MAX_CORRECTION / max(first, 1e-12)), 0.7 * MAX_TURN / max(turn, 1e-12)
+    )
+    return new, min(max(growth, 0.5), 3.0)
+
+
+def _before_crossing(at: _Place, new: _Place, length: float, *, flipped: bool) -> float | None:
+    """The length of a step to just before a bifurcation, or across it; None where there is none.
+
+    The orientation changes across a bifurcation, but also when a step jumps to another branch, as
+    past the sharp bend of a nearly symmetric game. Only the first looks smooth however short the
+    step: the bend shows in the tangents well before it comes. The determinant passes 0 there almost
+    linearly: go to just before that zero (not onto it, where there is no tangent), then cross by
+    one short step. Tangents near the zero are good to λ·rounding/distance², hence the root.
+    """
+    short = CROSSING * math.sqrt(1 + at.point[-1])
+    ratio = math.exp(min(max(new.orientation[1] - at.orientation[1], -30.0), 30.0))
+    ratio = -ratio if flipped else ratio
+    zero = length / (1 - ratio) if ratio < 1 else math.inf
+    if length <= short or not (flipped or zero < length + short / 4):
+        return None
+    if zero <= 0.75 * short:
+        return short
+    return min(max(zero - short / 2, length / 20), 0.9 * length)
+
+
+def _stuck(equations: Equations, point: Vector, target: float, steps: int) -> Followed:
+    """Where no step is short enough.
+
+    Right before the target that is a bifurcation at the target itself: the branches meet there, and
+    Newton at the target decides whether the point will do.
+    """
+    near = equations.polish(np.append(point[:-1], target))
+    met = abs(target - point[-1]) < 1e-8 * target and equations.shift(point, near) < 1e-4
+    return Followed(near if met else point, steps, reached=bool(met))
 
 
 def _peak(start: float, rise: float, end: float, end_rise: float) -> float:

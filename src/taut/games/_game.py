@@ -37,8 +37,9 @@ class Game(NamedTuple):
         """The games with these numbers."""
         if len(index) == self.tau.shape[0]:
             return self
-        pick = (field[index] for field in self[:-1])
-        return Game(*pick, exact=self.exact)
+        fields = self._asdict()
+        fields.update((name, fields[name][index]) for name in fields if name != "exact")
+        return Game(**fields)
 
     def at(self, tau: Array) -> Game:
         """The same games at another temperature."""
@@ -93,10 +94,11 @@ def prepare(payoffs: Array, tau: Array, *, work: float = CHEAP) -> tuple[Game, A
         host = host - offset[:, None, None]
         total = host.sum(axis=-1)
     means = total / host.shape[-1]
-    parts: tuple[Array, ...] = (host, taus, offset, size, d, means)
+    game = Game(host, taus, offset, size, d, means, exact)
     if host_view(flat) is None:
-        parts = tuple(like(part, flat) for part in parts)
-    return Game(*parts, exact=exact), kind
+        there = {name: like(part, flat) for name, part in game._asdict().items() if name != "exact"}
+        game = game._replace(**there)
+    return game, kind
 
 
 def as_payoffs(payoffs: Array, *, name: str) -> Array:

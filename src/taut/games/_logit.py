@@ -11,10 +11,11 @@ import numpy as np
 from taut._array import Array, eps_of, like, quietly, to_host
 from taut._bound import Bound, lp
 from taut._checks import real_number, whole_number
-from taut.games._branch import Branch, follow
+from taut.games._branch import follow
 from taut.games._certificate import STRATEGIES
 from taut.games._game import Game, prepare
 from taut.games._gap import divergence, normalise
+from taut.games._logit_equations import Equations
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -162,7 +163,7 @@ def logit_equilibrium(
             f"{tuple(kind.shape)} and {tuple(other.shape)}"
         )
     certificate = _certify(first, second, tau)
-    branch, unit = _branch(to_host(first.payoffs)[0], to_host(second.payoffs)[0])
+    equations, unit = _equations(to_host(first.payoffs)[0], to_host(second.payoffs)[0])
     unique_below = unit / certificate.smallest_tau if certificate.smallest_tau > 0 else math.inf
     stopped: list[bool] = []
 
@@ -170,11 +171,13 @@ def logit_equilibrium(
         stopped.append(callback is not None and bool(callback(step, share)))
         return stopped[-1]
 
-    found = follow(branch, unit / tau, unique_below, limit, watch)
+    found = follow(equations, unit / tau, unique_below, limit, watch)
     # Where the branch was lost Newton may still find an equilibrium, but not surely on it.
-    point = found.point if found.reached else branch.polish(_at(found.point, unit / tau))
+    point = found.point if found.reached else equations.polish(_at(found.point, unit / tau))
     target = tolerance * min(tau, unit)
-    x, y = (_rounded(np.exp(part), kind) for part in (point[: branch.n], point[branch.n : -1]))
+    x, y = (
+        _rounded(np.exp(part), kind) for part in (point[: equations.n], point[equations.n : -1])
+    )
     answer = _judge(first, second, x, y, target, certificate, principal=found.reached)
     status = answer.status
     if status != "converged" and not found.reached:
@@ -194,7 +197,7 @@ def _certify(first: Game, second: Game, tau: float) -> LogitCertificate:
     return LogitCertificate(tau, bound, threshold)
 
 
-def _branch(A: Host, B: Host) -> tuple[Branch, float]:
+def _equations(A: Host, B: Host) -> tuple[Equations, float]:
     """The game in units of the largest difference that a choice can make, and that unit.
 
     What only the opponent decides shifts all of a player's payoffs alike and drops out.
@@ -202,7 +205,7 @@ def _branch(A: Host, B: Host) -> tuple[Branch, float]:
     A = A - (A.max(axis=0) + A.min(axis=0)) / 2
     B = B - ((B.max(axis=1) + B.min(axis=1)) / 2)[:, None]
     unit = 2 * float(max(np.abs(A).max(), np.abs(B).max())) or 1.0
-    return Branch(A / unit, B / unit), unit
+    return Equations(A / unit, B / unit), unit
 
 
 def _at(point: Host, lam: float) -> Host:

@@ -38,7 +38,7 @@ def plot_gap(
     order = [MEASURED, f"{CERTIFIED} ({name})", ASKED]
     colours = altair.Scale(domain=order, range=["#1b6ca8", "#c44e00", "#777777"])
     dashes = altair.Scale(domain=order, range=[[1, 0], [6, 3], [2, 2]])
-    base = altair.Chart(altair.Data(values=rows)).encode(
+    base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=altair.X("iteration:Q", axis=altair.Axis(tickMinStep=1, format="d")),
         y=altair.Y("gap:Q", title="duality gap (units of payoff)")
         .scale(type="log")

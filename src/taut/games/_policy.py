@@ -85,6 +85,8 @@ def largest_scale(sensitivity: float, values: Array | None = None, *, p: float =
         return 2 * wanted
     _, q = rows(values, axis=-1, name="values")
     table = to_host(stop_gradient(q)).astype(np.float64).reshape(-1, q.shape[-1])
+    if not np.all(table < math.inf):  # also where it is NaN
+        raise ValueError("values must be finite, or -inf for an action that a state does not have")
     found = [_first_crossing(row[row > -math.inf], wanted, p) for row in table]
     return min(found, default=math.inf)
 
@@ -93,8 +95,6 @@ def _first_crossing(q: np.ndarray, wanted: float, p: float) -> float:
     """Largest λ, from below, with λ′‖M(λ′q)‖ ≤ wanted for all λ′ ≤ λ."""
     if len(q) < 2:
         return math.inf
-    if not np.all(np.isfinite(q)):
-        raise ValueError("values must be finite, or -inf for an action that a state does not have")
     scale = 2 * wanted
     behind = q.max() - q
     runners = behind[behind > 0]
