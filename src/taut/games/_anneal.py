@@ -11,7 +11,7 @@ import numpy as np
 from taut._array import Array, eps_of, namespace, quietly
 from taut._checks import real_number, whole_number
 from taut.games._answer import first_point, guarantees, returned
-from taut.games._game import Game, as_payoffs, prepare
+from taut.games._game import Game, prepare
 from taut.games._newton import newton, persist
 from taut.games._run import Run
 
@@ -109,27 +109,32 @@ def anneal(
     if not 0 < tolerance < math.inf:
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance}")
     limit = whole_number(max_iterations, name="max_iterations", least=1)
-    kind = as_payoffs(payoffs, name="payoffs")
+    game, kind = prepare(payoffs, 1.0)
     batch = tuple(kind.shape[:-2])
-    xp = namespace(kind)
-    flat = xp.reshape(kind, (-1, *kind.shape[-2:]))
-    found = [_anneal_one(flat[k], tolerance, limit, callback) for k in range(flat.shape[0])]
+    each = (game.take(np.asarray([k])) for k in range(game.tau.shape[0]))
+    found = [_anneal_one(one, kind, tolerance, limit, callback) for one in each]
     if not batch:
         return found[0]
     columns = list(zip(*found, strict=True))
-    strategies = [xp.stack(column).reshape((*batch, -1)) for column in columns[:2]]
+    stack = namespace(kind).stack
+    strategies = [stack(column).reshape((*batch, -1)) for column in columns[:2]]
     return Annealed(*strategies, *(np.asarray(column).reshape(batch) for column in columns[2:]))
 
 
 @quietly
 def _anneal_one(
-    payoffs: Array, tolerance: float, limit: int, callback: Callable[[float, float], object] | None
+    game: Game,
+    kind: Array,
+    tolerance: float,
+    limit: int,
+    callback: Callable[[float, float], object] | None,
 ) -> Annealed:
-    """Anneal a single game."""
-    game, kind = prepare(payoffs, 1.0)
+    """Anneal a single game; the strategies come in ``kind``'s library and precision."""
     largest = float(game.largest[0])
     # Payoffs that are all the same have no range: there only rounding is left.
-    rounding = eps_of(game.tau) * sum(kind.shape) * (largest + abs(float(game.offset[0])))
+    rounding = (
+        eps_of(game.tau) * sum(game.payoffs.shape[1:]) * (largest + abs(float(game.offset[0])))
+    )
     target = max(tolerance * 2 * largest, 8 * rounding, 1e-300)
     size = max(float(game.interaction[0]), 2 * target)
     tau, iterations, products = size / 4, 0, 2
