@@ -72,14 +72,15 @@ def test_the_distance_bound_is_tight():
 def test_any_pair_has_the_gap_of_its_divergences(seed, exponent):
     """Where both sides are far from equilibrium the gap equals the two guaranteed values' gap."""
     from taut.games._game import prepare
-    from taut.games._gap import gap, point
+    from taut.games._gap import judge, mixed, point
 
     rng = np.random.default_rng(seed)
     n, m = rng.integers(1, 7, size=2)
     A, tau = rng.normal(size=(n, m)), 10.0**exponent
     x, y = (rng.dirichlet(np.ones(k)) for k in (n, m))
     game, _ = prepare(A, tau)
-    found = float(gap(game, point(game, np.log(x)[None], np.log(y)[None]))[0])
+    at = point(game, mixed(np.log(x)[None]), mixed(np.log(y)[None]))
+    found = float(judge(game, at).gaps[0])
     exact = true_gap(A, tau, x, y)
     assert exact <= found <= exact * (1 + 1e-9) + 1e-20 * (tau + 1 / tau)
 

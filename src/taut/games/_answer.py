@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from taut._array import Array, eps_of, host_view, like, namespace, to_host
 from taut._checks import as_float_array
 from taut.games._game import Game
-from taut.games._gap import Point, answer_rows, normalise, point
+from taut.games._gap import Mixed, Point, answer_rows, mixed, point
 
 
 def uniform(game: Game) -> Point:
     """Both players' uniform strategies."""
-    return point(game, normalise(0 * game.means), normalise(0 * game.payoffs[:, 0, :]))
+    return point(game, mixed(0 * game.means), mixed(0 * game.payoffs[:, 0, :]))
 
 
 def first_point(game: Game, start: Array | None, batch: tuple[int, ...]) -> Point:
     """The first point: a strategy of the column player, and the row player's answer to it."""
-    xp = namespace(game.tau)
     games, _, m = game.payoffs.shape
     if start is None:
-        log_y, costs = xp.zeros_like(game.payoffs[:, 0, :]) - math.log(m), game.means
+        y, costs = mixed(0 * game.payoffs[:, 0, :]), game.means
     else:
         _, first = as_float_array(start, name="start")
         values = to_host(first).astype(np.float64)
@@ -32,12 +29,11 @@ def first_point(game: Game, start: Array | None, batch: tuple[int, ...]) -> Poin
         if not np.all(values >= 0) or not np.allclose(values.sum(axis=-1), 1, atol=1e-6):
             raise ValueError("start must hold probabilities that sum to 1")
         values = np.broadcast_to(values, shape).reshape(games, m)
-        # A strategy without weight could never come back.
-        log_y = normalise(np.log(np.maximum(values, 1e-300)))
-        log_y = log_y if host_view(game.tau) is not None else like(log_y, game.tau)
-        costs = game.to_rows(xp.exp(log_y))
-    log_x = answer_rows(game, costs)
-    return Point(log_x, log_y, costs, game.to_columns(xp.exp(log_x)))
+        values = values if host_view(game.tau) is not None else like(values.copy(), game.tau)
+        y = strategy(values)
+        costs = game.to_rows(y.weights)
+    x = answer_rows(game, costs)
+    return Point(x, y, costs, game.to_columns(x.weights))
 
 
 def returned(
@@ -47,11 +43,11 @@ def returned(
 
     Rounding to float32 moves strategies: that point is judged anew, for two products.
     """
-    xp = namespace(at.log_x)
-    x, y = xp.exp(at.log_x), xp.exp(at.log_y)
+    xp = namespace(at.costs)
+    x, y = at.x.weights, at.y.weights
     if eps_of(kind) > 1e-10:
         x, y = (xp.astype(s, xp.float32) for s in (x, y))
-        at = point(game, *(_logs(xp.astype(s, xp.float64)) for s in (x, y)))
+        at = point(game, *(strategy(xp.astype(s, xp.float64)) for s in (x, y)))
     return _back(x, kind, batch), _back(y, kind, batch), at
 
 
@@ -67,27 +63,30 @@ def guarantees(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray]:
 
 def values(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray]:
     """xᵀAy, and the middle of the two values that x and y guarantee in the regularised game."""
-    log_x, log_y, costs, gains = (to_host(part) for part in at)
+    costs, gains = to_host(at.costs), to_host(at.gains)
     tau, offset = to_host(game.tau), to_host(game.offset)
 
-    def entropy(logs: np.ndarray) -> np.ndarray:
-        return np.asarray(-np.sum(np.exp(logs) * logs, axis=-1))
+    def entropy(player: Mixed) -> np.ndarray:
+        return np.asarray(-np.sum(to_host(player.weights) * to_host(player.logs), axis=-1))
 
     def soft_maximum(logits: np.ndarray) -> np.ndarray:
         top = logits.max(axis=-1)
         rest = np.exp((logits - top[:, None]) / tau[:, None]).sum(axis=-1)
         return np.asarray(top + tau * np.log(rest))
 
-    above = soft_maximum(gains) - tau * entropy(log_x)
-    below = tau * entropy(log_y) - soft_maximum(-costs)
-    payoff = np.sum(np.exp(log_x) * costs, axis=-1)
+    above = soft_maximum(gains) - tau * entropy(at.x)
+    below = tau * entropy(at.y) - soft_maximum(-costs)
+    payoff = np.sum(to_host(at.x.weights) * costs, axis=-1)
     return payoff + offset, above + (below - above) / 2 + offset
 
 
-def _logs(p: Array) -> Array:
-    """Logarithms of probabilities, of which some may have underflowed."""
-    xp = namespace(p)
-    return normalise(xp.log(xp.maximum(p, xp.full_like(p, 1e-300))))
+def strategy(weights: Array) -> Mixed:
+    """The strategy with these probabilities.
+
+    What has underflowed to 0 gets a logarithm: else it could never come back.
+    """
+    xp = namespace(weights)
+    return mixed(xp.log(xp.maximum(weights, xp.full_like(weights, 1e-300))))
 
 
 def _back(values: Array, kind: Array, batch: tuple[int, ...]) -> Array:

@@ -13,19 +13,19 @@ from __future__ import annotations
 
 from taut._array import Array, namespace
 from taut.games._game import Game
-from taut.games._gap import Point, answer_columns, answer_rows
+from taut.games._gap import Judged, Point
 
 DIRECT = 400  # up to this number of strategies of the smaller side a factorisation is cheap
 ACCURACY = 1e-4  # of an inexact step: looser ones often fail to lower the gap
 PATIENCE = 60  # conjugate gradient steps before a factorisation is worth its price
 
 
-def direction(game: Game, at: Point) -> tuple[Array, Array, int]:
+def direction(game: Game, at: Point, judged: Judged) -> tuple[Array, Array, int]:
     """The step (du, dv) and the products it cost, not counting a factorisation."""
-    xp = namespace(at.log_x)
-    residual_x = answer_rows(game, at.costs) - at.log_x
-    residual_y = answer_columns(game, at.gains) - at.log_y
-    x, y = xp.exp(at.log_x), xp.exp(at.log_y)
+    xp = namespace(at.costs)
+    residual_x = judged.answer_x.logs - at.x.logs
+    residual_y = judged.answer_y.logs - at.y.logs
+    x, y = at.x.weights, at.y.weights
     n, m = game.payoffs.shape[-2:]
     scaled = 1 / game.tau[:, None]
     if min(n, m) > DIRECT:

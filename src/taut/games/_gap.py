@@ -12,74 +12,98 @@ from taut._array import Array, namespace
 from taut.games._game import Game
 
 
+class Mixed(NamedTuple):
+    """A mixed strategy for each game: log-probabilities and probabilities."""
+
+    logs: Array
+    weights: Array
+
+
 class Point(NamedTuple):
     """A pair of mixed strategies for each game, with the two products that judge it."""
 
-    log_x: Array
-    log_y: Array
+    x: Mixed
+    y: Mixed
     costs: Array  # A y
     gains: Array  # Aᵀx
 
     def take(self, index: Array) -> Point:
         """The points of the games with these numbers."""
-        if len(index) == self.log_x.shape[0]:
+        if len(index) == self.costs.shape[0]:
             return self
-        return Point(*(field[index] for field in self))
+        x, y = (Mixed(*(part[index] for part in player)) for player in (self.x, self.y))
+        return Point(x, y, self.costs[index], self.gains[index])
 
     def where(self, chosen: Array, other: Point) -> Point:
         """The point itself for the chosen games, the other one for the rest."""
-        xp = namespace(self.log_x)
-        pairs = zip(self, other, strict=True)
-        return Point(*(xp.where(chosen[:, None], a, b) for a, b in pairs))
+        xp = namespace(self.costs)
+        chosen = chosen[:, None]
+
+        def pick(a: Array, b: Array) -> Array:
+            return xp.where(chosen, a, b)
+
+        pairs = ((self.x, other.x), (self.y, other.y))
+        x, y = (Mixed(*map(pick, mine, theirs)) for mine, theirs in pairs)
+        return Point(x, y, pick(self.costs, other.costs), pick(self.gains, other.gains))
 
 
-def point(game: Game, log_x: Array, log_y: Array) -> Point:
-    """The point with these log-strategies; costs two products."""
-    xp = namespace(log_x)
-    costs, gains = game.to_rows(xp.exp(log_y)), game.to_columns(xp.exp(log_x))
-    return Point(log_x, log_y, costs, gains)
+class Judged(NamedTuple):
+    """Upper bounds on the duality gaps of points, and the best answers they were found with."""
+
+    gaps: Array
+    answer_x: Mixed
+    answer_y: Mixed
 
 
-def normalise(logits: Array) -> Array:
-    """Log-probabilities of logits, over the last axis."""
+def point(game: Game, x: Mixed, y: Mixed) -> Point:
+    """The point with these strategies; costs two products."""
+    return Point(x, y, game.to_rows(y.weights), game.to_columns(x.weights))
+
+
+def mixed(logits: Array) -> Mixed:
+    """The strategy with these logits, over the last axis."""
     xp = namespace(logits)
-    logits = logits - xp.max(logits, axis=-1, keepdims=True)
-    return logits - xp.log(xp.sum(xp.exp(logits), axis=-1, keepdims=True))
+    logs = logits - xp.max(logits, axis=-1, keepdims=True)
+    weights = xp.exp(logs)
+    total = xp.sum(weights, axis=-1, keepdims=True)
+    return Mixed(logs - xp.log(total), weights / total)
 
 
-def answer_rows(game: Game, costs: Array) -> Array:
-    """Log-probabilities of the row player's best answer, σ(−Ay/τ)."""
-    return normalise(costs / -game.tau[:, None])
+def answer_rows(game: Game, costs: Array) -> Mixed:
+    """The row player's best answer, σ(−Ay/τ)."""
+    return mixed(costs / -game.tau[:, None])
 
 
-def answer_columns(game: Game, gains: Array) -> Array:
-    """Log-probabilities of the column player's best answer, σ(Aᵀx/τ)."""
-    return normalise(gains / game.tau[:, None])
+def answer_columns(game: Game, gains: Array) -> Mixed:
+    """The column player's best answer, σ(Aᵀx/τ)."""
+    return mixed(gains / game.tau[:, None])
 
 
-def divergence(log_p: Array, log_q: Array) -> Array:
-    """KL(p ‖ q) = Σ p (e^−d − 1 + d) with d = log p − log q: no term is negative."""
-    xp = namespace(log_p)
-    p, d = xp.exp(log_p), log_p - log_q
-    nearby = xp.maximum(d, xp.full_like(d, -1.0))
-    near = p * (xp.expm1(-nearby) + nearby)
-    nearest = p * d * d * (0.5 - d * (1 / 6 - d / 24))  # expm1 has lost its digits here
-    far = xp.exp(log_q) + p * (d - 1)  # also where p underflows
-    terms = xp.where(d < -1, far, xp.where(xp.abs(d) < 1e-4, nearest, near))
-    return xp.sum(terms, axis=-1)
+def divergence(p: Mixed, q: Mixed) -> Array:
+    """KL(p ‖ q) = Σ p (e^−d − 1 + d) with d = log p − log q: no term is negative.
+
+    For small d its rounding error is eps·Σp|d| ≤ eps·√(2KL), which the bound on the gap allows
+    for.
+    """
+    xp = namespace(p.logs)
+    d = p.logs - q.logs
+    near = p.weights * (xp.expm1(-d) + d)
+    far = q.weights + p.weights * (d - 1)  # also where p underflows, or the other overflows
+    total = xp.sum(xp.where(d < -1, far, near), axis=-1)
+    return xp.where(total > 0, total, 0 * total)
 
 
-def gap(game: Game, at: Point) -> Array:
-    """Upper bound on the duality gap of each game, in units of payoff.
+def judge(game: Game, at: Point) -> Judged:
+    """The duality gap of each game from above, in units of payoff.
 
     A perturbation of the logits by at most e moves the root of a divergence by at most e/√2
     (theorem gap); the rounding of the weights multiplies it by at most 1 + 4e.
     """
     e = game.logit_error
-    x = divergence(at.log_x, answer_rows(game, at.costs))
-    y = divergence(at.log_y, answer_columns(game, at.gains))
+    answer_x, answer_y = answer_rows(game, at.costs), answer_columns(game, at.gains)
+    x, y = divergence(at.x, answer_x), divergence(at.y, answer_y)
     total = (x**0.5 + e) ** 2 + (y**0.5 + e) ** 2
-    return game.tau * total * (1 + 16 * e)
+    return Judged(game.tau * total * (1 + 16 * e), answer_x, answer_y)
 
 
 def floor(game: Game) -> Array:

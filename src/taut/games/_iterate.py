@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taut._array import Array, namespace, quietly
-from taut.games._gap import Point, answer_columns, answer_rows, gap, normalise
+from taut._array import Array, quietly
+from taut.games._gap import Point, answer_columns, answer_rows, judge, mixed, point
 from taut.games._run import Run
 
 
@@ -26,14 +26,13 @@ def dsfp(
     worth going on.
     """
     game, at = run.open("dsfp")
-    xp = namespace(at.log_x)
-    log_x, costs, gains, before = at.log_x, at.costs, at.gains, gap(game, at)
+    x, costs, gains, before = at.x, at.costs, at.gains, judge(game, at).gaps
     products = 1  # the start is an answer already, so the first round needs only its other half
     while run.going:
-        log_y = answer_columns(game, gains)
-        answered = game.to_rows(xp.exp(log_y))
-        now = Point(log_x, log_y, answered, gains)
-        gaps = gap(game, now)
+        y = answer_columns(game, gains)
+        answered = game.to_rows(y.weights)
+        now = Point(x, y, answered, gains)
+        gaps = judge(game, now).gaps
         costs = answered if damping == 1 else costs + damping * (answered - costs)
         slow = None if enough is None else enough(before, gaps)
         keep = run.advance(now, gaps, products=products, leave=slow)
@@ -41,8 +40,8 @@ def dsfp(
         if keep is not None:
             game, costs, before = game.take(keep), costs[keep], before[keep]
         if run.going:
-            log_x = answer_rows(game, costs)
-            gains = game.to_columns(xp.exp(log_x))
+            x = answer_rows(game, costs)
+            gains = game.to_columns(x.weights)
             products = 2
 
 
@@ -55,26 +54,22 @@ def predictive(run: Run, *, fraction: float | None = None) -> None:
     a game is left as soon as its gap has fallen to that part of what it was.
     """
     game, at = run.open("predictive")
-    xp = namespace(at.log_x)
-    start = gap(game, at)
-    costs, gains, log_x, log_y = at.costs, at.gains, at.log_x, at.log_y
+    start = judge(game, at).gaps
     while run.going:
         step = mixing(game.sensitivity)[:, None]
         tau = game.tau[:, None]
-        kept_x, kept_y = (1 - step) * log_x, (1 - step) * log_y
-        mid_x = normalise(kept_x - step * costs / tau)
-        mid_y = normalise(kept_y + step * gains / tau)
-        mid_costs, mid_gains = game.to_rows(xp.exp(mid_y)), game.to_columns(xp.exp(mid_x))
-        now = Point(mid_x, mid_y, mid_costs, mid_gains)
-        log_x = normalise(kept_x - step * mid_costs / tau)
-        log_y = normalise(kept_y + step * mid_gains / tau)
-        gaps = gap(game, now)
+        kept_x, kept_y = (1 - step) * at.x.logs, (1 - step) * at.y.logs
+        x, y = mixed(kept_x - step * at.costs / tau), mixed(kept_y + step * at.gains / tau)
+        middle = point(game, x, y)
+        x = mixed(kept_x - step * middle.costs / tau)
+        y = mixed(kept_y + step * middle.gains / tau)
+        gaps = judge(game, middle).gaps
         fallen = None if fraction is None else gaps <= fraction * start
-        keep = run.advance(now, gaps, products=4, leave=fallen)
-        if keep is not None:
-            game, log_x, log_y, start = game.take(keep), log_x[keep], log_y[keep], start[keep]
+        keep = run.advance(middle, gaps, products=4, leave=fallen)
         if run.going:
-            costs, gains = game.to_rows(xp.exp(log_y)), game.to_columns(xp.exp(log_x))
+            at = point(game, x, y)
+            if keep is not None:
+                game, at, start = game.take(keep), at.take(keep), start[keep]
 
 
 def mixing(r: Array) -> Array:

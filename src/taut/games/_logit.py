@@ -11,10 +11,11 @@ import numpy as np
 from taut._array import Array, eps_of, like, quietly, to_host
 from taut._bound import Bound, lp
 from taut._checks import real_number, whole_number
+from taut.games._answer import strategy
 from taut.games._branch import follow
 from taut.games._certificate import STRATEGIES
 from taut.games._game import Game, prepare
-from taut.games._gap import divergence, normalise
+from taut.games._gap import Mixed, divergence, mixed
 from taut.games._logit_equations import Equations
 
 Host = np.ndarray[Any, np.dtype[Any]]
@@ -229,24 +230,24 @@ def _judge(
 ) -> LogitEquilibrium:
     """Regrets and distances of floating-point strategies, with rounding added."""
     tau = certificate.tau
-    log_x, log_y = (normalise(np.log(np.maximum(p.astype(float), 1e-300))) for p in (x, y))
-    gains_x = to_host(first.payoffs)[0] @ np.exp(log_y)
-    gains_y = np.exp(log_x) @ to_host(second.payoffs)[0]
+    own_x, own_y = (strategy(p.astype(float)) for p in (x, y))
+    gains_x = to_host(first.payoffs)[0] @ own_y.weights
+    gains_y = own_x.weights @ to_host(second.payoffs)[0]
     error_x, error_y = (float(to_host(game.logit_error)[0]) for game in (first, second))
     regrets, payoffs, exploited = [], [], []
-    for logs, gains, error, game in (
-        (log_x, gains_x, error_x, first),
-        (log_y, gains_y, error_y, second),
+    for own, gains, error, game in (
+        (own_x, gains_x, error_x, first),
+        (own_y, gains_y, error_y, second),
     ):
-        root = math.sqrt(float(divergence(logs, normalise(gains / tau)))) + error
+        root = math.sqrt(float(divergence(own, mixed(gains / tau)))) + error
         regrets.append(tau * root**2 * (1 + 16 * error))
-        mean = float(np.exp(logs) @ gains)
+        mean = float(own.weights @ gains)
         payoffs.append(mean + float(to_host(game.offset)[0]))
         exploited.append(max(float(gains.max()) - mean, 0.0) + 2 * tau * error)
     worst = max(regrets)
     distance = None
     if certificate.contracts:
-        distance = _distance(first, second, log_y, certificate, error_x + error_y)
+        distance = _distance(first, second, own_y, certificate, error_x + error_y)
     status = "converged" if worst <= target else "rounding"
     return LogitEquilibrium(
         x,
@@ -265,13 +266,13 @@ def _judge(
 
 
 def _distance(
-    first: Game, second: Game, log_y: Host, certificate: LogitCertificate, error: float
+    first: Game, second: Game, y: Mixed, certificate: LogitCertificate, error: float
 ) -> Bound:
     """‖y − y*‖₁ ≤ ‖y − T(y)‖₁/(1 − factor), and never more than 2."""
     tau, factor = certificate.tau, float(certificate.factor.upper)
-    answer = normalise(to_host(first.payoffs)[0] @ np.exp(log_y) / tau)
-    back = normalise(np.exp(answer) @ to_host(second.payoffs)[0] / tau)
+    answer = mixed(to_host(first.payoffs)[0] @ y.weights / tau).weights
+    back = mixed(answer @ to_host(second.payoffs)[0] / tau).weights
     # A logit error e changes a softmax by at most e in l1, and the second map by its own factor.
-    moved = float(np.abs(np.exp(log_y) - np.exp(back)).sum()) + 4 * error * (1 + math.sqrt(factor))
+    moved = float(np.abs(y.weights - back).sum()) + 4 * error * (1 + math.sqrt(factor))
     upper = min(moved / (1 - factor) * (1 + 1e-14), 2.0)
     return Bound(0.0, upper, "upper", lp(1), "y", "logit-tv", quantity="distance")

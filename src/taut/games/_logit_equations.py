@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.games._gap import normalise
+from taut.games._gap import mixed
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -28,8 +28,8 @@ class Equations:
     def defect(self, point: Vector) -> Vector:
         """What is left of the equations; 0 on every branch."""
         u, v, lam = point[: self.n], point[self.n : -1], point[-1]
-        rows = normalise(lam * (self.A @ np.exp(v)))
-        columns = normalise(lam * (np.exp(u) @ self.B))
+        rows = _logs(lam * (self.A @ np.exp(v)))
+        columns = _logs(lam * (np.exp(u) @ self.B))
         return np.concatenate([u - rows, v - columns])
 
     def bordered(self, point: Vector, border: Vector) -> Vector:
@@ -52,7 +52,7 @@ class Equations:
 
     def normalised(self, point: Vector) -> Vector:
         """The point with probabilities that sum to 1."""
-        parts = normalise(point[: self.n]), normalise(point[self.n : -1]), point[-1:]
+        parts = _logs(point[: self.n]), _logs(point[self.n : -1]), point[-1:]
         return np.concatenate(parts)
 
     def shift(self, before: Vector, after: Vector) -> float:
@@ -124,12 +124,18 @@ class Equations:
         """The only equilibrium where plain iteration contracts by ``rate``; Newton finishes."""
         v = np.full(self.m, -math.log(self.m))
         for _ in range(200):
-            u = normalise(lam * (self.A @ np.exp(v)))
-            before, v = v, normalise(lam * (np.exp(u) @ self.B))
+            u = _logs(lam * (self.A @ np.exp(v)))
+            before, v = v, _logs(lam * (np.exp(u) @ self.B))
             if np.abs(np.exp(v) - np.exp(before)).sum() * rate <= 1e-4 * (1 - rate):
                 break
-        u = normalise(lam * (self.A @ np.exp(v)))
+        u = _logs(lam * (self.A @ np.exp(v)))
         return self.polish(np.concatenate([u, v, [lam]]))
+
+
+def _logs(logits: Vector) -> Vector:
+    """Log-probabilities of logits."""
+    logs: Vector = mixed(logits).logs
+    return logs
 
 
 def _size(change: Vector, point: Vector) -> float:

@@ -14,20 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taut._array import like, quietly, to_host
+from taut._array import host_view, like, quietly, to_host
 from taut.games._answer import uniform
 from taut.games._direction import direction
 from taut.games._game import Game
-from taut.games._gap import Point, gap, normalise, point
+from taut.games._gap import Point, judge, mixed, point
 from taut.games._iterate import predictive
+from taut.games._path import GENTLE, IDLE, LONGEST, QUICK, ROUGH, SHORTEST, STEPS, STRIDE
 from taut.games._run import Run
+from taut.games._small import SMALL, propose
 
 Host = np.ndarray[Any, np.dtype[Any]]
-
-GENTLE = 32.0  # where strides begin: D/32; from uniform strategies Newton converged there
-ROUGH = 1e-2  # a stage is done when its gap is this part of its temperature
-STEPS, IDLE = 10, 2  # steps that a stage may take, and in a row without halving its gap
-STRIDE, LONGEST, SHORTEST = 0.5, 0.01, 0.99  # factors on the temperature: first, extremes
 
 
 class _Stages(NamedTuple):
@@ -52,49 +49,66 @@ def newton(run: Run, *, solved_at: Host | None = None) -> None:
     ``solved_at`` are the temperatures at which the run's start is an equilibrium already.
     """
     game, at = run.open("newton")
+    if run.going and solved_at is None and max(game.payoffs.shape[1:]) <= SMALL:
+        game, at = _compiled(run, game)
     if not run.going:
         return
     stages = _begin(game, at)
     if solved_at is None:
         # From the uniform strategies everything converges at high temperatures.
         base = uniform(game)
-        at = at.where(like(stages.tau == stages.goal, at.log_x), base)
+        at = at.where(like(stages.tau == stages.goal, at.costs), base)
     else:
         goal, base = stages.goal, at
         stages = stages._replace(tau=goal, base=np.maximum(solved_at[run.unsolved], goal))
-    staged = game.at(like(stages.tau, at.log_x))
+    staged = game.at(like(stages.tau, at.costs))
+    judged = judge(staged, at)
     while run.going:
-        dx, dy, cost = direction(staged, at)
-        at = point(game, normalise(at.log_x + dx), normalise(at.log_y + dy))
-        gaps = gap(staged, at)
-        relative, final = to_host(gaps) / stages.tau, stages.tau == stages.goal
+        dx, dy, cost = direction(staged, at, judged)
+        at = point(game, mixed(at.x.logs + dx), mixed(at.y.logs + dy))
+        judged = judge(staged, at)
+        relative, final = to_host(judged.gaps) / stages.tau, stages.tau == stages.goal
         arrived = ~final & (relative <= ROUGH)
         stages = _count(stages, relative)
         failed = ~arrived & ((stages.steps > STEPS) | (stages.idle > IDLE))
-        true_gaps = gaps if final.all() else gap(game, at)
+        true_gaps = judged.gaps if final.all() else judge(game, at).gaps
         stages, lost = _move_on(stages, arrived, failed)
         keep = run.advance(at, true_gaps, products=2 + cost, leave=lost)
         if arrived.any() or failed.any():
-            base = at.where(like(arrived, at.log_x), base)
-            at = base.where(like(failed, at.log_x), at)
-            staged = game.at(like(stages.tau, at.log_x))
+            base = at.where(like(arrived, at.costs), base)
+            at = base.where(like(failed, at.costs), at)
+            staged = game.at(like(stages.tau, at.costs))
         if keep is not None:
             game, staged, stages = game.take(keep), staged.take(keep), stages.take(keep)
             at, base = at.take(keep), base.take(keep)
+        if keep is not None or arrived.any() or failed.any():
+            judged = judge(staged, at)
+
+
+def _compiled(run: Run, game: Game) -> tuple[Game, Point]:
+    """Let the compiled form do small games; what it leaves unsolved is opened again."""
+    if host_view(game.tau) is None:
+        return run.open("newton")
+    fields = (game.payoffs, game.tau, game.interaction)
+    log_x, log_y, steps = propose(*fields, *run.allowance())
+    at = point(game, mixed(log_x), mixed(log_y))
+    run.advance(at, judge(game, at).gaps, products=2 + 4 * steps, iterations=steps)
+    return run.open("newton")
 
 
 def persist(run: Run) -> None:
     """Newton, and where it gives up the predictive update, which always converges."""
     while len(run.unsolved):
         newton(run)
-        predictive(run, fraction=0.01)
+        if len(run.unsolved):
+            predictive(run, fraction=0.01)
 
 
 def _begin(game: Game, at: Point) -> _Stages:
     """Start at the wanted temperature where the point at hand is close, else at a gentle one."""
     goal = to_host(game.tau)
     gentle = to_host(game.interaction) / GENTLE
-    close = to_host(gap(game, at)) <= goal
+    close = to_host(judge(game, at).gaps) <= goal
     tau = np.where(close, goal, np.maximum(goal, gentle))
     base = np.maximum(GENTLE * gentle, 2 * tau)
     none, ones = 0 * goal, np.ones_like(goal)
@@ -113,7 +127,7 @@ def _count(stages: _Stages, relative: Host) -> _Stages:
 
 def _move_on(stages: _Stages, arrived: Host, failed: Host) -> tuple[_Stages, Host]:
     """Lower the temperature where a stage is solved, raise it where it failed."""
-    quick = arrived & (stages.steps <= 4)
+    quick = arrived & (stages.steps <= QUICK)
     stride = np.where(quick, np.maximum(stages.stride**1.5, LONGEST), stages.stride)
     base = np.where(arrived, stages.tau, stages.base)
     tau = np.where(arrived, np.maximum(stages.goal, stages.tau * stride), stages.tau)

@@ -9,7 +9,7 @@ import numpy as np
 
 from taut._array import Array, to_host
 from taut.games._game import Game
-from taut.games._gap import Point, floor, gap
+from taut.games._gap import Mixed, Point, floor, judge
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,7 +38,7 @@ class Run:
             limit,
             watch,
         )
-        self.best_gap = np.array(to_host(gap(game, start)))
+        self.best_gap = np.array(to_host(judge(game, start).gaps))
         self.floor = 2 * to_host(floor(game))
         self.iterations = np.zeros(games, dtype=np.int64)
         self.products = np.zeros(games, dtype=np.int64)
@@ -62,15 +62,26 @@ class Run:
         self._open, self._method = self.unsolved, method
         return self.game.take(self._open), self.best.take(self._open)
 
+    def allowance(self) -> tuple[Host, Host]:
+        """Wanted gaps of the open games, and the iterations they have left."""
+        index = self._open
+        return self.target[index], self.limit[index] - self.iterations[index]
+
     def advance(
-        self, at: Point, gaps: Array, *, products: int | Host, leave: Array | None = None
+        self,
+        at: Point,
+        gaps: Array,
+        *,
+        products: int | Host,
+        iterations: int | Host = 1,
+        leave: Array | None = None,
     ) -> Host | None:
         """Book an iteration; positions of the games that go on, or None if all do.
 
         ``leave`` marks games that the method gives up.
         """
         index, found = self._open, to_host(gaps)
-        self.iterations[index] += 1
+        self.iterations[index] += iterations
         self.products[index] += products
         self._keep(index, at, found, found < self.best_gap[index])
         if self.watch is not None:
@@ -96,12 +107,16 @@ class Run:
         if better.all() and len(index) == len(self.target):
             self.best = at
             return
-        fields = []
-        for kept, new in zip(self.best, at, strict=True):
+
+        def merged(kept: Array, new: Array) -> Array:
             copy = kept + 0
             copy[index[better]] = new[better]
-            fields.append(copy)
-        self.best = Point(*fields)
+            return copy
+
+        pairs = ((self.best.x, at.x), (self.best.y, at.y))
+        x, y = (Mixed(*map(merged, kept, new)) for kept, new in pairs)
+        costs, gains = merged(self.best.costs, at.costs), merged(self.best.gains, at.gains)
+        self.best = Point(x, y, costs, gains)
 
     def _finished(self, index: Host) -> Host:
         """Games that are solved, as well as rounding allows, or out of budget."""

@@ -14,10 +14,11 @@ from taut._checks import real_number, whole_number
 from taut.games._answer import first_point, guarantees, returned, uniform, values
 from taut.games._certificate import Certificate, check_damping, shaped, total_variation
 from taut.games._game import Game, prepare
-from taut.games._gap import gap
+from taut.games._gap import judge
 from taut.games._iterate import dsfp, predictive
 from taut.games._newton import newton, persist
 from taut.games._run import Run
+from taut.games._small import SMALL
 
 METHODS = ("auto", "dsfp", "predictive", "newton")
 BUDGET = 10_000  # iterations, where no certificate says how many are needed
@@ -171,7 +172,8 @@ def solve(
 
 def _auto(run: Run) -> None:
     """Plain iteration while it is fast, Newton for the rest, and what converges always."""
-    dsfp(run, enough=lambda before, after: after > SLOW * before)
+    if max(run.game.payoffs.shape[1:]) > SMALL:  # else a few compiled Newton steps are as cheap
+        dsfp(run, enough=lambda before, after: after > SLOW * before)
     persist(run)
 
 
@@ -204,7 +206,7 @@ def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certif
     game = run.game
     x, y, at = returned(game, run.best, kind, batch)
     if at is not run.best:
-        run.best_gap, run.products = to_host(gap(game, at)), run.products + 2
+        run.best_gap, run.products = to_host(judge(game, at).gaps), run.products + 2
     found = run.best_gap
     distance = np.sqrt(2 * found / to_host(game.tau)) * (1 + 1e-15)
     below, above = guarantees(game, at)
