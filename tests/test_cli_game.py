@@ -40,7 +40,14 @@ def run(tmp_path):
 
 def test_a_game_is_solved_and_shown(run):
     said = run("pennies.csv", "--tau", "0.5")
-    for part in ("zero-sum game, 2 × 2", "value", "duality gap", "as asked for", "heads", "(pays)"):
+    for part in (
+        "zero-sum game, 2 × 2",
+        "row pays column",
+        "duality gap",
+        "as asked for",
+        "heads",
+        "(pays)",
+    ):
         assert part in said
     assert "certified for tau > 1.125" in said
     assert "\x1b" not in said  # no colours into a pipe
@@ -51,7 +58,8 @@ def test_json_is_the_answer(run):
     assert answer["converged"] is True
     assert sum(answer["x"]) == pytest.approx(1)
     assert answer["row_names"] == ["heads", "tails"]
-    assert answer["certificate"]["theorem"] == ["dsfp-tv"]
+    assert answer["certificate"]["factor"]["theorem"] == ["dsfp-tv"]
+    assert (answer["zero_sum"], answer["row_player"], answer["tau"]) == (True, "pays", 0.5)
     nash = json.loads(run("pennies.csv", "--nash", "--json"))
     assert nash["x"][0] == pytest.approx(2.5 / 4.5, abs=1e-5)
     logit = json.loads(run("chicken.csv", "--tau", "0.5", "--json"))
@@ -83,10 +91,13 @@ def test_what_is_not_reached_is_said(run):
         (["pennies.csv", "--tau", "1", "--plot", "a.bmp"], "must end in .svg, .png, .html"),
         (["pennies.csv", "--tau", "1", "--plot", "no/a.svg"], "there is no folder"),
         (["pennies.csv", "--tau", "1", "--method", "magic"], "method must be one of"),
+        (["pennies.csv", "--nash", "--method", "dsfp"], "belong to --tau"),
+        (["pennies.csv", "--tau", "1", "--plot", "folder.svg"], "is a directory"),
     ],
 )
 def test_wrong_input_is_explained(run, arguments, message):
     (run.folder / "bad.csv").write_text("1,2\n3,x\n")
+    (run.folder / "folder.svg").mkdir()
     assert message in run(*arguments, code=2)
 
 
@@ -102,6 +113,16 @@ def test_pictures(run):
         if ending == ".html":
             assert b'src="http' not in data  # works offline
     assert sorted(p.name for p in run.folder.glob(".*")) == []
+
+
+def test_a_reader_may_leave_early_and_terminals_may_be_plain(run):
+    command = [sys.executable, "-m", "taut.cli", "game", "pennies.csv", "--tau", "0.5"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=run.folder
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert "zero-sum game" in run("pennies.csv", "--tau", "0.5", PYTHONIOENCODING="ascii")
 
 
 def test_names_are_text_only(run):

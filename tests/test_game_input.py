@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 
@@ -27,7 +28,7 @@ A = [[1.0, -1.0], [-1.0, 1.0]]
         ([[1.0 + 2j]], TypeError, "payoffs must hold real numbers"),
         ([["a", "b"]], TypeError, "payoffs"),
         (None, TypeError, "payoffs must be a NumPy"),
-        ([[1e305, 0.0]], ValueError, "may overflow: divide them and tau"),
+        ([[1e305, 0.0]], ValueError, "out of range .*: multiply them and tau"),
     ],
 )
 @pytest.mark.parametrize("function", [games.solve, games.certify, lambda a, _: games.anneal(a)])
@@ -39,19 +40,37 @@ def test_wrong_payoffs(payoffs, error, message, function):
 @pytest.mark.parametrize(
     ("tau", "error", "message"),
     [
-        (0.0, ValueError, "tau must be a finite number > 0, got 0.0; .*taut.games.anneal"),
+        (0.0, ValueError, "tau must be a finite number > 0, got 0.0; taut.games.anneal"),
         (-1.0, ValueError, "taut.games.anneal"),
         (math.nan, ValueError, "got nan"),
         (math.inf, ValueError, "got inf"),
         ("warm", TypeError, "tau must be a plain number"),
         (None, TypeError, "tau must be a plain number"),
-        ([1.0, 2.0], ValueError, r"tau of shape \(2,\) does not fit a batch of shape \(\)"),
+        ([1.0, -2.0], ValueError, "got -2.0; taut.games.anneal follows tau to 0"),
+        ([], ValueError, "holds no temperature"),
+        (1e-20, ValueError, "out of range for payoffs of size 1: it must be at least 1e-13"),
+        (1e200, ValueError, "out of range"),
     ],
 )
 def test_wrong_temperatures(tau, error, message):
     for function in (games.solve, games.certify):
         with pytest.raises(error, match=message):
-            function(A, tau if not isinstance(tau, list) else np.array(tau))
+            function(A, tau)
+
+
+def test_temperatures_broadcast():
+    sweep = games.solve(A, [0.5, 1.0, 2.0])
+    assert sweep.x.shape == (3, 2)
+    assert sweep[1].gap == games.solve(A, 1.0).gap
+    assert len(sweep) == 3
+    grid = games.solve(np.stack([A, A]), np.ones((3, 1)))
+    assert grid.x.shape == (3, 2, 2)
+    with pytest.raises(ValueError, match=r"tau of shape \(3,\) does not fit payoffs with a batch"):
+        games.solve(np.stack([A, A]), [1.0, 2.0, 3.0])
+    with pytest.raises(TypeError, match="cannot be indexed"):
+        sweep[0][0]
+    with pytest.raises(TypeError, match="pick a game"):
+        sweep.facts()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +104,11 @@ def test_certificates_refuse_nonsense():
     with pytest.raises(ValueError, match="tolerance"):
         games.anneal(A, tolerance=-1.0)
     with pytest.raises(ValueError, match="max_iterations"):
-        games.anneal(A, max_iterations=0)
+        games.anneal(A, max_iterations=-1)
+    with pytest.raises(ValueError, match="damping belongs to"):
+        certificate.iterations(1e-3, method="predictive", damping=0.5)
+    with pytest.raises(ValueError, match=r"gap of shape \(2,\) does not fit"):
+        certificate.iterations([1e-3, 1e-4])
 
 
 def test_input_is_left_alone():
@@ -117,6 +140,28 @@ def test_an_exception_in_the_callback_is_the_callers():
 
     with pytest.raises(RuntimeError, match="mine"):
         games.solve(np.random.default_rng(0).normal(size=(4, 4)), 0.01, callback=broken)
+
+
+def test_tables_and_other_arrays():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(A, columns=["l", "r"])
+    assert games.solve(frame, 0.5).gap == games.solve(A, 0.5).gap
+    with pytest.warns(PendingDeprecationWarning):
+        matrix = np.asmatrix(A)
+    assert games.solve(matrix, 0.5).x.shape == (2,)
+    with pytest.raises(TypeError, match="masked array: every pair"):
+        games.solve(np.ma.masked_equal(A, 1.0), 0.5)
+    nashpy = pytest.importorskip("nashpy")
+    with pytest.raises(TypeError, match=r"got a Game; read\(game\).costs"):
+        games.solve(nashpy.Game(A), 0.5)
+    with pytest.raises(TypeError, match=r"got a Payoffs; read\(game\).costs"):
+        games.solve(games.read(nashpy.Game(A)), 0.5)
+
+
+def test_solutions_become_json():
+    for answer in (games.solve(A, [0.5, 2.0]), games.anneal(A), games.logit_equilibrium(A, A, 0.3)):
+        text = json.dumps(answer.to_dict(), allow_nan=False)
+        assert "theorem" in text or isinstance(answer, games.Annealed)
 
 
 def test_solutions_can_be_kept():

@@ -190,8 +190,9 @@ def test_the_predictive_rate_tends_to_that_of_plain_iteration():
     """1 − s = r² + O(r⁴): on pennies the divergence really falls by r⁴ ≤ 1 − s a step, as r → 0."""
     for r in (0.3, 0.1, 0.03):
         certificate = games.certify(PENNIES, 1 / r)
-        assert certificate.predictive_factor == pytest.approx(r * r, rel=2.1 * r * r)
-        assert certificate.predictive_factor < certificate.factor.upper
+        factor = 1 - certificate.predictive_rate
+        assert factor == pytest.approx(r * r, rel=2.1 * r * r)
+        assert factor < certificate.factor.upper
     # A smaller step than proved would be slower, a rate of 0.99 (1 − s) is not proved: with the
     # step s′ of that rate, s′²r² > 1 − s′, and the proof's inequality fails.
     from taut.games._iterate import mixing
@@ -210,8 +211,8 @@ def test_the_predictive_update_contracts_the_divergence():
         A = rng.normal(size=rng.integers(2, 6, size=2))
         tau = 10 ** rng.uniform(-1.5, 0.5)
         star = games.solve(A, tau, tolerance=1e-20)
-        rate = games.certify(A, tau).predictive_factor
-        s = 1 - rate
+        s = games.certify(A, tau).predictive_rate
+        rate = 1 - s
         u, v = (np.log(rng.dirichlet(np.ones(k))) for k in A.shape)
 
         def distance(u, v, star=star):

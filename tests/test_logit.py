@@ -162,11 +162,11 @@ def test_failure_is_said():
     A, B = rng.normal(size=(2, 8, 8))
     short = check(A, B, 1e-4, max_iterations=3)
     assert not short.principal
-    assert "NOT on the principal branch" in str(short)
-    if not short.converged:
-        assert short.status == "budget"
+    assert "not shown to lie on the principal branch" in str(short)
+    assert short.status == "budget"
     stopped = check(A, B, 1e-4, callback=lambda step, share: step == 2)
     assert not stopped.principal
+    assert stopped.status == "stopped"
     rounding = games.logit_equilibrium(A, B, 1.0, tolerance=1e-60)
     assert rounding.status == "rounding"
     assert not rounding.converged
@@ -190,9 +190,11 @@ def test_torch_in_torch_out(torch):
 def test_wrong_input():
     with pytest.raises(ValueError, match="matrices of one shape"):
         games.logit_equilibrium(CHICKEN, np.ones((2, 3)), 1.0)
-    with pytest.raises(ValueError, match="matrices of one shape"):
+    with pytest.raises(ValueError, match="one game at a time"):
         games.logit_equilibrium(CHICKEN[None], CHICKEN[None], 1.0)
+    with pytest.raises(ValueError, match="tau must be one number here"):
+        games.logit_equilibrium(CHICKEN, CHICKEN, [1.0, 2.0])
     with pytest.raises(ValueError, match="tau must be a finite number > 0"):
         games.logit_equilibrium(CHICKEN, CHICKEN, math.nan)
-    with pytest.raises(ValueError, match="payoffs must be finite: row 0, column 1"):
+    with pytest.raises(ValueError, match="row must be finite: row 0, column 1"):
         games.logit_equilibrium([[0.0, math.inf]], [[0.0, 1.0]], 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +53,7 @@ def game(
         float | None,
         typer.Option(
             help="Gap that is wanted, as a fraction of tau or of the range of payoffs, whichever "
-            "is smaller [default: 1e-10]; with --nash exploitability over range [default: 1e-6]."
+            "is smaller (1e-10 by default); with --nash exploitability over range (1e-6)."
         ),
     ] = None,
     max_iterations: Annotated[
@@ -72,7 +73,7 @@ def game(
 
     One matrix is a zero-sum game: the row player pays, the column player receives. Two are payoffs
     that both players maximise. The exit code is 0 if what was asked for is reached, 3 if not, and
-    2 if the input is wrong.
+    2 if the input is wrong or something cannot be written.
     """
     from taut.games._command import Options, run
 
@@ -81,6 +82,9 @@ def game(
     )
     try:
         reached = run(file, options)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
     except (ValueError, TypeError, OSError, ImportError) as error:
         typer.echo(f"taut game: {error}", err=True)
         raise typer.Exit(2) from None
@@ -89,6 +93,9 @@ def game(
 
 def main() -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     app()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from taut._checks import real_number, whole_number
 from taut.games._answer import first_point, guarantees, returned
 from taut.games._game import Game, prepare
 from taut.games._newton import newton, persist
+from taut.games._record import Record
 from taut.games._run import Run
 
 ROUGH = 1e-3  # part of τ to which an equilibrium on the way is solved
@@ -20,19 +22,23 @@ STRIDE = 0.2
 LOWEST = 1e-12  # of D: below, rounding hides what the strategies are
 
 
-class Annealed(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Annealed(Record):
     """An approximate Nash equilibrium, for one game or each of a batch.
+
+    The answer to one game of a batch is ``nash[i]``; ``to_dict()`` is fit for JSON.
 
     Attributes
     ----------
     x, y
         Mixed strategies of the row player, who pays, and of the column player, who receives.
     lower, upper
-        The value of the game lies between them, rounding included.
+        The value of the game, what the row player pays, lies between them, rounding included.
     exploitability
         upper − lower: neither player can gain more than this by deviating.
-    converged
-        Whether the exploitability that was asked for, ``target``, was reached.
+    converged, status, target
+        Whether the exploitability that was asked for, ``target``, was reached: "converged", or
+        "budget" (iterations ran out), "rounding" (no lower temperature helps) or "stopped".
     tau
         The temperature of the logit equilibrium that x and y approximate.
     iterations, products
@@ -45,16 +51,23 @@ class Annealed(NamedTuple):
     upper: Any
     exploitability: Any
     converged: Any
+    status: Any
     target: Any
     tau: Any
     iterations: Any
     products: Any
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the batch; () for a single game."""
+        return np.shape(self.converged)
+
     def facts(self) -> list[tuple[str, str]]:
         """What there is to say about the answer to a single game, as names and texts."""
-        asked = "as asked for" if self.converged else f"asked for {self.target:.3g}"
+        self.single()
+        asked = "as asked for" if self.converged else f"asked for {self.target:.3g}: {self.status}"
         return [
-            ("value", f"between {self.lower:.12g} and {self.upper:.12g}"),
+            ("row pays column", f"between {self.lower:.12g} and {self.upper:.12g}"),
             ("exploitability", f"at most {self.exploitability:.3g} ({asked})"),
             (
                 "found by",
@@ -64,12 +77,12 @@ class Annealed(NamedTuple):
         ]
 
     def __str__(self) -> str:
-        if np.ndim(self.converged):
+        if self.shape:
             return (
                 f"{np.count_nonzero(self.converged)} of {np.size(self.converged)} games solved, "
                 f"largest exploitability {np.max(self.exploitability):.3g}"
             )
-        end = "" if self.converged else f", not the {self.target:.3g} asked for"
+        end = "" if self.converged else f", not the {self.target:.3g} asked for ({self.status})"
         return (
             f"value between {self.lower:.10g} and {self.upper:.10g}, exploitability at most "
             f"{self.exploitability:.3g}{end}; tau {self.tau:.3g}, {self.iterations} iterations"
@@ -85,8 +98,9 @@ def anneal(
 ) -> Annealed:
     """Find a Nash equilibrium of a zero-sum game by following logit equilibria as τ → 0.
 
-    Of many equilibria it finds one in the relative interior of their set. The answer is judged by
-    its exploitability, into which no argument about τ enters.
+    The row player **pays** and minimises: pass −A for a matrix of what the row player gains. Of
+    many equilibria it finds one in the relative interior of their set. The answer is judged by its
+    exploitability, into which no argument about τ enters.
 
     Parameters
     ----------
@@ -108,17 +122,17 @@ def anneal(
     tolerance = real_number(tolerance, name="tolerance")
     if not 0 < tolerance < math.inf:
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance}")
-    limit = whole_number(max_iterations, name="max_iterations", least=1)
+    limit = whole_number(max_iterations, name="max_iterations", least=0)
     game, kind = prepare(payoffs, 1.0)
     batch = tuple(kind.shape[:-2])
     each = (game.take(np.asarray([k])) for k in range(game.tau.shape[0]))
     found = [_anneal_one(one, kind, tolerance, limit, callback) for one in each]
     if not batch:
         return found[0]
-    columns = list(zip(*found, strict=True))
+    columns = {f.name: [getattr(one, f.name) for one in found] for f in fields(Annealed)}
     stack = namespace(kind).stack
-    strategies = [stack(column).reshape((*batch, -1)) for column in columns[:2]]
-    return Annealed(*strategies, *(np.asarray(column).reshape(batch) for column in columns[2:]))
+    x, y = (stack(columns.pop(name)).reshape((*batch, -1)) for name in ("x", "y"))
+    return Annealed(x, y, **{k: np.asarray(v).reshape(batch) for k, v in columns.items()})
 
 
 @quietly
@@ -153,11 +167,20 @@ def _anneal_one(
         below, above = (float(side[0]) for side in guarantees(level, at))
         if best is None or above - below < best.exploitability:
             good = above - below <= target
-            best = Annealed(x, y, below, above, above - below, good, target, tau, 0, 0)
-        stop = callback is not None and callback(tau, above - below)
-        if stop or best.converged or iterations >= limit or tau <= LOWEST * size:
-            return best._replace(iterations=iterations, products=products)
+            best = Annealed(x, y, below, above, above - below, good, "", target, tau, 0, 0)
+        stop = callback is not None and bool(callback(tau, above - below))
+        status = _status(good=best.converged, stop=stop, spent=iterations >= limit)
+        if status or tau <= LOWEST * size:
+            status = status or "rounding"
+            return replace(best, status=status, iterations=iterations, products=products)
         at, solved_at, tau = run.best, tau, max(tau * STRIDE, LOWEST * size)
+
+
+def _status(*, good: bool, stop: bool, spent: bool) -> str:
+    """Why to end, or nothing."""
+    if good:
+        return "converged"
+    return "stopped" if stop else "budget" if spent else ""
 
 
 def _at(game: Game, tau: float) -> Game:

@@ -26,8 +26,12 @@ def first_point(game: Game, start: Array | None, batch: tuple[int, ...]) -> Poin
         shape = (*batch, m)
         if values.shape not in (shape, (m,)):
             raise ValueError(f"start has shape {values.shape}, but y has shape {shape}")
-        if not np.all(values >= 0) or not np.allclose(values.sum(axis=-1), 1, atol=1e-6):
-            raise ValueError("start must hold probabilities that sum to 1")
+        sums = values.sum(axis=-1)
+        if not np.all(values >= 0) or not np.allclose(sums, 1, atol=1e-6):
+            raise ValueError(
+                "start must hold probabilities that sum to 1; the smallest is "
+                f"{values.min():.6g}, a sum {np.ravel(sums)[np.argmax(np.abs(sums - 1))]:.6g}"
+            )
         values = np.broadcast_to(values, shape).reshape(games, m)
         values = values if host_view(game.tau) is not None else like(values.copy(), game.tau)
         y = strategy(values)
@@ -61,8 +65,8 @@ def guarantees(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray]:
     return below - eps * np.abs(below), above + eps * np.abs(above)
 
 
-def values(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray]:
-    """xᵀAy, and the middle of the two values that x and y guarantee in the regularised game."""
+def values(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What y and x guarantee in the regularised game, rounded outward, and xᵀAy."""
     costs, gains = to_host(at.costs), to_host(at.gains)
     tau, offset = to_host(game.tau), to_host(game.offset)
 
@@ -77,7 +81,13 @@ def values(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray]:
     above = soft_maximum(gains) - tau * entropy(at.x)
     below = tau * entropy(at.y) - soft_maximum(-costs)
     payoff = np.sum(to_host(at.x.weights) * costs, axis=-1)
-    return payoff + offset, above + (below - above) / 2 + offset
+    # Logits err by logit_error; entropies by a few eps of Σ p |log p| ≤ log n, over n terms.
+    n, m = game.payoffs.shape[1:]
+    terms = (n + 8) * np.log(n + 1) + (m + 8) * np.log(m + 1)
+    eps = float(np.finfo(float).eps)
+    error = tau * (2 * to_host(game.logit_error) + eps * terms) + 4 * eps * np.abs(offset)
+    error = error + 4 * eps * (np.abs(above) + np.abs(below))
+    return below + offset - error, above + offset + error, payoff + offset
 
 
 def strategy(weights: Array) -> Mixed:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from taut._array import Array, to_host
 from taut._bound import Bound, lp
-from taut._checks import dual_exponent, exponent, finite_at_least_zero, real_number
+from taut._checks import dual_exponent, exponent, real_number
 from taut.games._game import Game, prepare
 from taut.games._iterate import mixing
 from taut.games._norms import matrix_norm
+from taut.games._record import Record
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -20,7 +22,8 @@ AFFORDABLE = 1e10  # operations that certify may spend on an exact D: seconds
 STRATEGIES = "all pairs of mixed strategies"
 
 
-class Certificate(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Certificate(Record):
     """What is known about a zero-sum game at temperature τ before it is solved.
 
     Attributes
@@ -29,15 +32,15 @@ class Certificate(NamedTuple):
         The temperature, in units of payoff.
     factor
         :class:`taut.Bound` on the Lipschitz constant of one round T(y) = σ(Aᵀσ(−Ay/τ)/τ). Below 1
-        plain iteration contracts, from every start, to the only equilibrium.
+        plain iteration contracts, from every start, to the only equilibrium: see ``contracts``.
     smallest_tau
         Plain iteration is certified for every τ above this number.
     interaction
         D = max |A_ij − A_kj − A_il + A_kl| in units of payoff: exact but for rounding upwards where
         ``interaction_is_exact``, else an upper bound.
-    predictive_factor
-        What an iteration of the predictive update multiplies KL(equilibrium ‖ strategies) by, at
-        most. Below 1 for every τ > 0 (theorem predictive).
+    predictive_rate
+        s > 0: an iteration of the predictive update multiplies KL(equilibrium ‖ strategies) by at
+        most 1 − s, for every τ > 0 (theorem predictive). Rounded down.
     strategies
         How many strategies each player has.
     """
@@ -47,8 +50,13 @@ class Certificate(NamedTuple):
     smallest_tau: Array
     interaction: Array
     interaction_is_exact: bool
-    predictive_factor: Array
+    predictive_rate: Array
     strategies: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the batch; () for a single game."""
+        return self.factor.shape
 
     @property
     def contracts(self) -> Any:
@@ -62,11 +70,14 @@ class Certificate(NamedTuple):
         nothing.
         """
         tau, r = to_host(self.tau), to_host(self.interaction) / (4 * to_host(self.tau))
+        damping = check_damping(damping)
         if method == "dsfp":
-            factor, damping = to_host(self.factor.upper), check_damping(damping)
+            factor = to_host(self.factor.upper)
             rate, first = ((1 - damping) + damping * factor) ** 2, 2 * tau * factor
         elif method == "predictive":
-            rate = to_host(self.predictive_factor)
+            if damping != 1:
+                raise ValueError("damping belongs to method='dsfp'")
+            rate = 1 - to_host(self.predictive_rate)
             first = tau * (1 + r * r) * mixing(r) * r * r * math.log(math.prod(self.strategies))
         else:
             raise ValueError(f"method must be 'dsfp' or 'predictive', got {method!r}")
@@ -80,16 +91,22 @@ class Certificate(NamedTuple):
         wanted = to_host(gap).astype(float)
         if not np.all(wanted > 0):
             raise ValueError(f"gap must be a number > 0, got {gap!r}")
+        if wanted.shape not in ((), self.shape):
+            raise ValueError(f"gap of shape {wanted.shape} does not fit a batch of {self.shape}")
         first, rate = (to_host(part) for part in self.gap_bound(method=method, damping=damping))
         with np.errstate(all="ignore"):
-            rounds = np.ceil(np.log(first / wanted) / -np.log(rate) * (1 + 1e-12))
-        rounds = np.where(rate < 1, np.maximum(rounds, 0.0), math.inf)
+            if method == "predictive":  # its rate may be as near to 1 as numbers get
+                falls = -np.log1p(-to_host(self.predictive_rate))
+            else:
+                falls = -np.log(rate)
+            rounds = np.ceil(np.log(first / wanted) / falls * (1 + 1e-12))
+        rounds = np.where(falls > 0, np.maximum(rounds, 0.0), math.inf)
         return _number(1 + np.where(first <= wanted, 0.0, rounds))
 
     def __str__(self) -> str:
         if self.factor.shape:
             share = np.count_nonzero(to_host(self.contracts))
-            return f"plain iteration is certified for {share} of {self.factor.shape} games"
+            return f"plain iteration is certified for {share} of {math.prod(self.shape)} games"
         if self.contracts:
             upper, norm = self.factor.upper, self.factor.norm
             said = f"plain iteration contracts by {upper:.4g} a round in {norm}"
@@ -97,7 +114,7 @@ class Certificate(NamedTuple):
             said = "plain iteration is not certified to contract"
         return (
             f"{said} ({', '.join(self.factor.theorem)}); certified for tau > "
-            f"{self.smallest_tau:.6g}; predictive update: {self.predictive_factor:.4g}"
+            f"{self.smallest_tau:.6g}; predictive update: 1 - {self.predictive_rate:.3g} a step"
         )
 
 
@@ -110,11 +127,12 @@ def certify(payoffs: Array, tau: Array, *, p: float | None = None) -> Certificat
     Parameters
     ----------
     payoffs
-        A, of shape (..., n, m): the row player pays xᵀAy to the column player.
+        A, of shape (..., n, m): the row player **pays** xᵀAy to the column player and minimises.
     tau
         Temperature τ > 0 in units of payoff (λ = 1/τ), one number or one for each game.
     p
-        Give S1's certificate instead: dsfp-2 for p = 2, the corrected dsfp-p for others.
+        Give the certificate in the p-norm of Nair's paper (S1 of :data:`taut.theorems.SOURCES`)
+        instead: dsfp-2 for p = 2, the corrected dsfp-p for others.
 
     Examples
     --------
@@ -136,7 +154,7 @@ def certify(payoffs: Array, tau: Array, *, p: float | None = None) -> Certificat
         return found
     other = _by_norm(game, batch, 2.0)
     if not batch and other.factor.upper < found.factor.upper:
-        return found._replace(factor=other.factor, smallest_tau=other.smallest_tau)
+        return replace(found, factor=other.factor, smallest_tau=other.smallest_tau)
     return found
 
 
@@ -163,7 +181,7 @@ def _certificate(
     up = 1 + 8 * np.finfo(float).eps
     threshold = threshold * up
     factor = (threshold / tau) ** 2 * up
-    rate = (1 - mixing(d / (4 * tau) * up)) * up + 1e-15
+    rate = mixing(d / (4 * tau) * up) * (1 - 8 * np.finfo(float).eps)
     zero, factor, threshold, rate, d, tau = (
         shaped(part, batch) for part in (0 * factor, factor, threshold, rate, d, tau)
     )
@@ -185,6 +203,6 @@ def shaped(values: Host, batch: tuple[int, ...]) -> Any:
 def check_damping(damping: float) -> float:
     """Check α in (0, 1]."""
     value = real_number(damping, name="damping")
-    if not 0 < finite_at_least_zero(value, name="damping") <= 1:
+    if not 0 < value <= 1:
         raise ValueError(f"damping must be in (0, 1], got {damping!r}; 1 is the plain iteration")
     return value

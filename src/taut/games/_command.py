@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,16 +41,18 @@ def run(file: Path, options: Options) -> bool:
     _check(options)
     payoffs = read(file)
     gaps: list[float] = []
-    with _watching(gaps, quiet=options.as_json) as watch:
+    with _watching(gaps, keep=options.plot is not None, quiet=options.as_json) as watch:
         answer = _solve(payoffs, options, watch)
-    if options.plot is not None and isinstance(answer, Solution):
-        # Stopping at the start is an answer too: its gap is drawn.
-        plot_gap(gaps or [answer.gap], answer.certificate, answer.target, options.plot)
     if options.as_json:
-        json.dump(_record(payoffs, answer), sys.stdout, indent=1)
-        print()
+        print(json.dumps(_record(payoffs, answer, options), indent=1, ensure_ascii=True))
     else:
         _show(payoffs, answer, options)
+    if options.plot is not None and isinstance(answer, Solution):  # last: the answer is safe then
+        found = (answer.certificate, answer.target, options.plot)
+        try:
+            plot_gap(gaps or [answer.gap], *found, method=options.method)
+        except OSError as error:
+            raise OSError(f"cannot write the plot {options.plot}: {error.strerror}") from error
     return bool(answer.converged)
 
 
@@ -61,9 +64,11 @@ def _check(options: Options) -> None:
         raise ValueError("give --tau, a temperature in units of payoff, or --nash")
     if options.tau is not None and not options.tau > 0:
         raise ValueError(f"--tau must be > 0, got {options.tau}; for tau -> 0 use --nash")
+    if options.nash and (options.plot, options.method, options.damping) != (None, "auto", 1.0):
+        raise ValueError("--plot, --method and --damping belong to --tau, not to --nash")
     if options.plot is not None:
-        if options.nash:
-            raise ValueError("--plot draws the duality gap of --tau; --nash has none")
+        if options.plot.is_dir():
+            raise ValueError(f"the plot {options.plot} is a directory; give a file")
         if options.plot.suffix.lower() not in ENDINGS:
             raise ValueError(f"the plot {options.plot} must end in {', '.join(ENDINGS)}")
         if not options.plot.resolve().parent.is_dir():
@@ -92,8 +97,8 @@ def _solve(payoffs: Payoffs, options: Options, watch: Any) -> Answer:
 
 
 @contextmanager
-def _watching(gaps: list[float], *, quiet: bool) -> Iterator[Any]:
-    """A callback that collects gaps, shows them on a terminal, and stops the run at Ctrl-C."""
+def _watching(gaps: list[float], *, keep: bool, quiet: bool) -> Iterator[Any]:
+    """A callback that may keep gaps, shows them on a terminal, and stops the run at Ctrl-C."""
     from rich.console import Console
 
     asked: list[bool] = []
@@ -107,11 +112,15 @@ def _watching(gaps: list[float], *, quiet: bool) -> Iterator[Any]:
     before = signal.signal(signal.SIGINT, stop)
     try:
         with console.status("solving") as status:
+            shown = 0.0
 
-            def watch(count: float, gap: float) -> bool:
-                gaps.append(gap)
-                if len(gaps) % 50 == 0:
-                    status.update(f"solving: {count:g}, gap {gap:.3g} (Ctrl-C: best so far)")
+            def watch(count: float, now: float) -> bool:
+                nonlocal shown
+                if keep:
+                    gaps.append(now)
+                if time.monotonic() > shown + 0.2:
+                    shown = time.monotonic()
+                    status.update(f"solving: {count:.4g}, {now:.3g} (Ctrl-C: best so far)")
                 return bool(asked)
 
             yield watch
@@ -119,31 +128,25 @@ def _watching(gaps: list[float], *, quiet: bool) -> Iterator[Any]:
         signal.signal(signal.SIGINT, before)
 
 
-def _record(payoffs: Payoffs, answer: Answer) -> dict[str, Any]:
-    """The answer as plain numbers."""
-    fields: dict[str, Any] = {}
-    for name, value in answer._asdict().items():
-        if name == "certificate":
-            fields[name] = {
-                "factor": value.factor.upper,
-                "theorem": list(value.factor.theorem),
-                "norm": str(value.factor.norm),
-                "contracts": bool(value.contracts),
-                "smallest_tau": value.smallest_tau,
-                "predictive_factor": getattr(value, "predictive_factor", None),
-            }
-        elif hasattr(value, "theorem"):
-            fields[name] = {"upper": float(value.upper), "theorem": list(value.theorem)}
-        else:
-            fields[name] = value.tolist() if isinstance(value, np.ndarray) else value
-    names = {"row_names": payoffs.row_names, "column_names": payoffs.column_names}
-    return {**fields, **names}
+def _record(payoffs: Payoffs, answer: Answer, options: Options) -> dict[str, Any]:
+    """The answer as plain numbers, with what they mean."""
+    n, m = payoffs.row.shape
+    game = {
+        "zero_sum": payoffs.zero_sum,
+        "row_player": "pays" if payoffs.zero_sum else "gains",
+        "strategies": [n, m],
+        "row_names": payoffs.row_names,
+        "column_names": payoffs.column_names,
+        "tau": options.tau,
+    }
+    return {**game, **answer.to_dict()}
 
 
 def _show(payoffs: Payoffs, answer: Answer, options: Options) -> None:
     """The answer as text: what was found, how good it is, and the strategies."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False)
     n, m = payoffs.row.shape
@@ -151,7 +154,7 @@ def _show(payoffs: Payoffs, answer: Answer, options: Options) -> None:
     console.print(f"{kind} game, {n} × {m} strategies", markup=False)
     facts = Table(show_header=False, box=None, pad_edge=False)
     for name, text in answer.facts():
-        facts.add_row(name, text)
+        facts.add_row(name, Text(text))
     console.print(facts)
     roles = (" (pays)", " (receives)") if payoffs.zero_sum else ("", "")
     for title, names, strategy in (
@@ -173,8 +176,8 @@ def _show(payoffs: Payoffs, answer: Answer, options: Options) -> None:
         console.print(f"NOT CONVERGED: {answer}", markup=False, style="bold red")
 
 
-def _plain(name: str) -> str:
+def _plain(name: str) -> Any:
     """A name that the terminal takes for text only."""
-    from rich.markup import escape
+    from rich.text import Text
 
-    return escape("".join(c if c.isprintable() else "�" for c in name))
+    return Text("".join(c if c.isprintable() or c == "\u200d" else "�" for c in name))

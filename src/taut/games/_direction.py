@@ -11,7 +11,7 @@ eigenvalue below 1, whatever the game: the step always exists.
 
 from __future__ import annotations
 
-from taut._array import Array, namespace
+from taut._array import Array, eps_of, namespace
 from taut.games._game import Game
 from taut.games._gap import Judged, Point
 
@@ -51,8 +51,9 @@ def covariance(p: Array, w: Array) -> Array:
 def _solve(centred: Array, weights: Array, p: Array, rhs: Array, tau: Array) -> Array:
     """Solve (1 + G P/τ²) w = rhs with G = CᵀDiag(weights)C and the covariance P of p.
 
-    With P = S Sᵀ and z = Sᵀw the system (1 + SᵀGS/τ²) z = Sᵀrhs has no eigenvalue below 1: it is
-    never singular, also in floating-point numbers.
+    With P = S Sᵀ and z = Sᵀw the system (1 + SᵀGS/τ²) z = Sᵀrhs has no eigenvalue below 1. What is
+    added to the diagonal covers the rounding of G, so that it is not singular in floating-point
+    numbers either.
     """
     xp = namespace(rhs)
     root = p**0.5
@@ -61,7 +62,9 @@ def _solve(centred: Array, weights: Array, p: Array, rhs: Array, tau: Array) -> 
     mean = scaled @ p[:, :, None]
     image = (scaled - mean) * root[:, None, :]
     matrix = xp.matrix_transpose(image) @ image
-    matrix = matrix + xp.eye(p.shape[-1], dtype=p.dtype, device=p.device)
+    size = xp.max(xp.max(matrix, axis=-1), axis=-1)[:, None, None]
+    ridge = 1 + 4 * (sum(scaled.shape[1:]) * eps_of(p)) * size
+    matrix = matrix + ridge * xp.eye(p.shape[-1], dtype=p.dtype, device=p.device)
     right = root * (rhs - xp.sum(p * rhs, axis=-1, keepdims=True))
     z = xp.linalg.solve(matrix, right[..., None])
     return rhs - (xp.matrix_transpose(scaled) @ (image @ z))[..., 0]

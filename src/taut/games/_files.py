@@ -45,23 +45,28 @@ class Payoffs(NamedTuple):
 
     @property
     def zero_sum(self) -> bool:
-        """Whether one player gains exactly what the other pays, in every entry."""
-        return np.array_equal(self.column, -self.row)
+        """Whether the players' gains sum to one constant, but for rounding: 1/10 + 2/10 − 3/10."""
+        sums = self.row + self.column
+        size = max(np.abs(self.row).max(), np.abs(self.column).max())
+        return bool(np.ptp(sums) <= 8 * np.finfo(float).eps * size)
 
     @property
     def costs(self) -> Matrix:
         """The one matrix of a zero-sum game: what the row player pays, and wants small.
 
         It is the matrix of a single-matrix file as it stands there, and player 2's payoffs in a
-        zero-sum game of pygambit or nashpy, whose player 1 maximises.
+        zero-sum game of pygambit or nashpy, whose player 1 maximises. Where the sum of the gains is
+        another constant, half of it is taken off both.
         """
         if not self.zero_sum:
-            i, j = np.argwhere(self.column != -self.row)[0]
+            sums = self.row + self.column
+            k = int(np.argmax(np.abs(sums - sums[0, 0])))
+            i, j = np.unravel_index(k, sums.shape)
             raise ValueError(
-                f"the game is not zero-sum: in row {i + 1}, column {j + 1} the players gain "
-                f"{self.row[i, j]} and {self.column[i, j]}; use both matrices, row and column"
+                f"the game is not zero-sum: the players' gains sum to {sums[0, 0]:g} in row 1, "
+                f"column 1 and to {sums[i, j]:g} in row {i + 1}, column {j + 1}"
             )
-        return self.column
+        return (self.column - self.row) / 2
 
 
 def read(source: Any) -> Payoffs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from taut.games._survey import interaction, row_bound, survey
 
 # Operations that an exact D may cost before a solver makes do with a bound: a few milliseconds.
 CHEAP = 2.0e7
-LARGEST = 1e300  # beyond, sums of payoffs may overflow
+SMALLEST, LARGEST = 1e-150, 1e150  # of payoffs and τ: squares neither over- nor underflow
+SHARPEST = 1e-13  # of τ against payoffs: below, rounding hides the equilibrium
+
+Host = np.ndarray[Any, np.dtype[Any]]
 
 
 class Game(NamedTuple):
@@ -70,39 +73,55 @@ class Game(NamedTuple):
         return eps * (max(n, m) + 16) * (self.largest / self.tau + 1)
 
 
-def prepare(payoffs: Array, tau: Array, *, work: float = CHEAP) -> tuple[Game, Array]:
+def prepare(
+    payoffs: Array, tau: Array, *, work: float = CHEAP, name: str = "payoffs"
+) -> tuple[Game, Array]:
     """The games in float64 on one batch axis, and the payoffs as the caller's kind of array.
 
-    ``work`` limits the operations that go into an exact D.
+    Both have the shape in which payoffs and temperatures broadcast. ``work`` limits the operations
+    that go into an exact D.
     """
-    kind = as_payoffs(payoffs, name="payoffs")
-    batch = tuple(kind.shape[:-2])
+    kind = as_payoffs(payoffs, name=name)
+    taus = temperatures(tau)
+    kind = _broadcast(kind, taus.shape, name=name)
     flat = stop_gradient(kind)
     flat = namespace(flat).reshape(flat, (-1, *kind.shape[-2:]))
     # On another device the solvers run there, and the survey on a copy.
     host = to_host(widest(flat)).astype(np.float64, copy=False)
     low, high, total = survey(host)
-    _check_finite(host, total)
-    d, exact = _interaction(host, low, high, work)
     bottom, top = low.min(axis=-1), high.max(axis=-1)
+    _check_sizes(host, total, np.maximum(np.abs(bottom), np.abs(top)), name=name)
+    d, exact = _interaction(host, low, high, work)
     offset = bottom + (top - bottom) / 2
     # Where the offset exceeds the spread, subtracting it is exact; elsewhere it would not help.
     offset = np.where(np.abs(offset) > top - bottom, offset, 0.0)
     size = np.maximum(np.abs(bottom - offset), np.abs(top - offset))
-    taus = temperatures(tau, batch)
+    taus = np.broadcast_to(taus, kind.shape[:-2]).reshape(-1).copy()
+    _check_ratio(size, taus)
     if offset.any():  # sums of what the offset was taken off would round relative to the offset
         host = host - offset[:, None, None]
         total = host.sum(axis=-1)
     means = total / host.shape[-1]
     game = Game(host, taus, offset, size, d, means, exact)
     if host_view(flat) is None:
-        there = {name: like(part, flat) for name, part in game._asdict().items() if name != "exact"}
+        there = {key: like(part, flat) for key, part in game._asdict().items() if key != "exact"}
         game = game._replace(**there)
     return game, kind
 
 
 def as_payoffs(payoffs: Array, *, name: str) -> Array:
     """Payoffs as a float array (..., n, m) with at least one strategy for each player."""
+    if hasattr(payoffs, "to_numpy"):  # a table of pandas or polars
+        payoffs = payoffs.to_numpy()
+    if isinstance(payoffs, np.ma.MaskedArray):
+        raise TypeError(f"{name} are a masked array: every pair of strategies needs a payoff")
+    if isinstance(payoffs, np.ndarray):
+        payoffs = np.asarray(payoffs)  # np.matrix has no batches
+    if type(payoffs).__module__.partition(".")[0] in ("pygambit", "nashpy", "taut"):
+        raise TypeError(
+            f"{name} must be a matrix, got a {type(payoffs).__name__}; read(game).costs is the "
+            "matrix of a zero-sum game, and .row and .column those of any other"
+        )
     _, kind = as_float_array(payoffs, name=name)
     if kind.ndim < 2:
         raise ValueError(
@@ -116,40 +135,66 @@ def as_payoffs(payoffs: Array, *, name: str) -> Array:
     return kind
 
 
-def temperatures(tau: Array, batch: tuple[int, ...]) -> np.ndarray:
-    """τ > 0 for every game of the batch, as a flat float64 array."""
-    hint = "for the game without entropy follow tau to 0 with taut.games.anneal"
-    if not hasattr(tau, "shape") or tau.shape == ():
+def temperatures(tau: Array) -> Host:
+    """τ > 0 as a float64 array."""
+    if not hasattr(tau, "shape") and not isinstance(tau, (list, tuple)):
         tau = real_number(tau, name="tau")
-    else:
-        _, tau = as_float_array(tau, name="tau")
+    _, tau = as_float_array(tau, name="tau")
     values = to_host(tau).astype(np.float64)
-    if not (np.all(np.isfinite(values)) and np.all(values > 0)):
-        wrong = values[~(np.isfinite(values) & (values > 0))].flat[0]
-        raise ValueError(f"tau must be a finite number > 0, got {wrong}; {hint}")
-    if math.prod(batch) == 0 or np.broadcast_shapes(values.shape, batch) != batch:
-        raise ValueError(f"tau of shape {values.shape} does not fit a batch of shape {batch}")
-    return np.broadcast_to(values, batch).reshape(-1).copy()
+    good = (values > 0) & (values < math.inf)
+    if not np.all(good):
+        wrong = values[~good].flat[0]
+        hint = "; taut.games.anneal follows tau to 0" if wrong <= 0 else ""
+        raise ValueError(f"tau must be a finite number > 0, got {wrong}{hint}")
+    return values
 
 
-def _check_finite(host: np.ndarray, total: np.ndarray) -> None:
-    """Refuse NaN and infinities, and say where the first of them stands."""
-    if np.all(np.abs(total) < LARGEST):
+def _broadcast(kind: Array, shape: tuple[int, ...], *, name: str) -> Array:
+    """The payoffs once for each temperature, where there are more of these."""
+    batch = tuple(kind.shape[:-2])
+    try:
+        both = np.broadcast_shapes(batch, shape)
+    except ValueError:
+        raise ValueError(
+            f"tau of shape {shape} does not fit {name} with a batch of shape {batch}"
+        ) from None
+    if 0 in both:
+        raise ValueError(f"tau of shape {shape} holds no temperature")
+    return kind if both == batch else namespace(kind).broadcast_to(kind, (*both, *kind.shape[-2:]))
+
+
+def _check_sizes(host: Host, total: Host, size: Host, *, name: str) -> None:
+    """Refuse NaN and infinities, and what would over- or underflow; say where it stands."""
+    fits = (size == 0) | ((size >= SMALLEST) & (size <= LARGEST))
+    if np.all(np.isfinite(total)) and np.all(fits):
         return
     bad = np.argwhere(~np.isfinite(host))
     if len(bad):
         game, row, column = (int(k) for k in bad[0])
         where = f" of game {game}" if len(host) > 1 else ""
         raise ValueError(
-            f"payoffs must be finite: row {row}, column {column}{where} is "
+            f"{name} must be finite: row {row}, column {column}{where} is "
             f"{host[game, row, column]} (counting from 0)"
         )
-    raise ValueError(f"payoffs beyond {LARGEST:g} may overflow: divide them and tau by a number")
+    raise ValueError(
+        f"{name} of size {size[~fits].flat[0]:.3g} are out of range [{SMALLEST:g}, {LARGEST:g}]: "
+        "multiply them and tau by a number"
+    )
 
 
-def _interaction(
-    host: np.ndarray, low: np.ndarray, high: np.ndarray, work: float
-) -> tuple[np.ndarray, bool]:
+def _check_ratio(size: Host, taus: Host) -> None:
+    """Refuse temperatures at which rounding leaves nothing of the answer."""
+    good = (taus >= SHARPEST * size) & (taus >= SMALLEST) & (taus <= LARGEST)
+    if not np.all(good):
+        worst = int(np.argmin(good))
+        raise ValueError(
+            f"tau = {taus[worst]:.3g} is out of range for payoffs of size {size[worst]:.3g}: it "
+            f"must be at least {SHARPEST:g} of it and in [{SMALLEST:g}, {LARGEST:g}]; "
+            "taut.games.anneal follows tau to 0"
+        )
+
+
+def _interaction(host: Host, low: Host, high: Host, work: float) -> tuple[Host, bool]:
     """D or a bound on it, and which of the two."""
     games, n, m = host.shape
     if games * n * m * min(n, m) / 2 <= work:

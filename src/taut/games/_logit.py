@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from taut.games._certificate import STRATEGIES
 from taut.games._game import Game, prepare
 from taut.games._gap import Mixed, divergence, mixed
 from taut.games._logit_equations import Equations
+from taut.games._record import Record
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
 
-class LogitCertificate(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LogitCertificate(Record):
     """What is known beforehand of a game at temperature τ (theorem logit-tv).
 
     ``factor`` bounds the Lipschitz constant of y ↦ σ(Bᵀσ(Ay/τ)/τ); below 1 the equilibrium is
@@ -33,12 +36,24 @@ class LogitCertificate(NamedTuple):
     smallest_tau: float
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """No batches here."""
+        return ()
+
+    @property
     def contracts(self) -> bool:
         """Whether there is certainly one equilibrium only."""
         return bool(self.factor.upper < 1)
 
+    def __str__(self) -> str:
+        return (
+            f"factor {self.factor.upper:.4g} (logit-tv); one equilibrium is certified for tau > "
+            f"{self.smallest_tau:.6g}"
+        )
 
-class LogitEquilibrium(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class LogitEquilibrium(Record):
     """A pair of strategies, each of which nearly answers the other.
 
     Attributes
@@ -56,11 +71,12 @@ class LogitEquilibrium(NamedTuple):
     exploitability
         What each player could gain by a best answer in the game without entropies, rounded up.
     converged, status, target
-        Whether both regrets are at most ``target``; "converged", or why not: "branch" (the
-        principal branch could not be followed to τ; the answer is what Newton found from where it
-        ended), "rounding", "budget" or "stopped".
+        Whether both regrets are at most ``target``, and how the search ended: "converged",
+        "rounding", or "branch" (it could not be followed to τ), "budget", "stopped". After these
+        three the answer is what Newton found from where the branch was left: with small regrets an
+        equilibrium, but not shown to be the one of the branch.
     principal
-        Whether the answer lies on the principal branch, at the first point with this τ.
+        Whether the branch was followed up to the answer, the first point with this τ.
     steps
         Steps along the branch; 0 where the equilibrium is unique.
     certificate
@@ -80,11 +96,20 @@ class LogitEquilibrium(NamedTuple):
     steps: int
     certificate: LogitCertificate
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """No batches here."""
+        return ()
+
     def facts(self) -> list[tuple[str, str]]:
         """What there is to say about the answer, as names and texts."""
         asked = "as asked for" if self.converged else f"asked for {self.target:.3g}: {self.status}"
         unique = "the only equilibrium" if self.distance is not None else "there may be others"
-        where = "on the principal branch" if self.principal else "NOT on the principal branch"
+        where = (
+            "on the principal branch"
+            if self.principal
+            else "not shown to lie on the principal branch"
+        )
         regrets, payoffs, exploited = (
             " and ".join(form.format(value) for value in pair)
             for form, pair in (
@@ -93,7 +118,6 @@ class LogitEquilibrium(NamedTuple):
                 ("{:.6g}", self.exploitability),
             )
         )
-        factor = self.certificate.factor.upper
         lines = [
             ("payoffs", payoffs),
             ("regrets", f"at most {regrets} with entropies ({asked})"),
@@ -101,8 +125,7 @@ class LogitEquilibrium(NamedTuple):
             ("found by", f"{where}, {self.steps} steps; {unique}"),
             (
                 "certificate",
-                f"factor {factor:.4g} (logit-tv); one equilibrium is certified for tau > "
-                f"{self.certificate.smallest_tau:.6g}",
+                str(self.certificate),
             ),
         ]
         if self.distance is not None:
@@ -151,18 +174,22 @@ def logit_equilibrium(
     >>> answer.x.round(6), answer.converged, answer.principal
     (array([0.400538, 0.599462]), True, True)
     """
-    tau = real_number(tau, name="tau")
+    if np.shape(tau) != ():
+        raise ValueError(f"tau must be one number here, got shape {np.shape(tau)}")
     tolerance = real_number(tolerance, name="tolerance")
     if not 0 < tolerance < math.inf:
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance}")
     limit = whole_number(max_iterations, name="max_iterations", least=0)
-    first, kind = prepare(row, tau, work=math.inf)
-    second, other = prepare(column, tau, work=math.inf)
-    if kind.ndim != 2 or kind.shape != other.shape:
+    first, kind = prepare(row, tau, work=math.inf, name="row")
+    second, other = prepare(column, tau, work=math.inf, name="column")
+    if kind.shape != other.shape:
         raise ValueError(
             "row and column must be matrices of one shape, got "
             f"{tuple(kind.shape)} and {tuple(other.shape)}"
         )
+    if kind.ndim != 2:
+        raise ValueError(f"one game at a time: row and column have shape {tuple(kind.shape)}")
+    tau = float(to_host(first.tau)[0])
     certificate = _certify(first, second, tau)
     equations, unit = _equations(to_host(first.payoffs)[0], to_host(second.payoffs)[0])
     unique_below = unit / certificate.smallest_tau if certificate.smallest_tau > 0 else math.inf
@@ -181,11 +208,11 @@ def logit_equilibrium(
     )
     answer = _judge(first, second, x, y, target, certificate, principal=found.reached)
     status = answer.status
-    if status != "converged" and not found.reached:
+    if not found.reached:
         ran_out = "budget" if found.steps >= limit else "branch"
         status = "stopped" if any(stopped) else ran_out
     x, y = (like(part, kind) for part in (x, y))
-    return answer._replace(x=x, y=y, steps=found.steps, status=status)
+    return replace(answer, x=x, y=y, steps=found.steps, status=status)
 
 
 def _certify(first: Game, second: Game, tau: float) -> LogitCertificate:

@@ -13,12 +13,22 @@ from taut.games._certificate import Certificate
 
 ENDINGS = (".svg", ".png", ".html")
 MEASURED, CERTIFIED, ASKED = "measured (best gap so far)", "certified", "asked for"
+POINTS = 1000  # of a line: more cannot be seen, and take seconds
 
 
 def plot_gap(
-    gaps: Sequence[float], certificate: Certificate, target: float, path: str | os.PathLike[str]
+    gaps: Sequence[float],
+    certificate: Certificate,
+    target: float,
+    path: str | os.PathLike[str],
+    *,
+    method: str = "auto",
 ) -> None:
-    """Draw the gaps of a run after each iteration into an .svg, .png or .html file."""
+    """Draw the gaps of a run after each iteration into an .svg, .png or .html file.
+
+    Beside the gap of plain iteration or of the predictive update stands the bound for that method;
+    beside those of others, for comparison, the better bound of these two.
+    """
     ending = os.path.splitext(path)[1].lower()
     if ending not in ENDINGS:
         raise ValueError(f"the plot {os.fspath(path)!r} must end in {', '.join(ENDINGS)}")
@@ -28,16 +38,24 @@ def plot_gap(
         raise ImportError("plots need altair: pip install 'taut[plot]'") from None
     # A gap of exactly 0 has no logarithm; it is drawn at the bottom.
     bottom = min([g for g in gaps if g > 0] + [target]) / 10
+    length = max(len(gaps), 2)
+    name, curve = certified_curve(certificate, length, bottom, method)
+    lines = {
+        MEASURED: [(k, max(g, bottom)) for k, g in enumerate(gaps, start=1)],
+        f"{CERTIFIED} {name}": curve,
+        ASKED: [(1, target), (length, target)],
+    }
+    order = [line for line, points in lines.items() if points]
     rows = [
-        {"iteration": k, "gap": max(g, bottom), "line": MEASURED}
-        for k, g in enumerate(gaps, start=1)
+        {"iteration": k, "gap": g, "line": line}
+        for line in order
+        for k, g in lines[line][:: max(1, len(lines[line]) // POINTS)]
     ]
-    name, curve = certified_curve(certificate, max(len(gaps), 2), bottom)
-    rows += [{"iteration": k, "gap": g, "line": f"{CERTIFIED} ({name})"} for k, g in curve]
-    rows += [{"iteration": k, "gap": target, "line": ASKED} for k in (1, max(len(gaps), 2))]
-    order = [MEASURED, f"{CERTIFIED} ({name})", ASKED]
-    colours = altair.Scale(domain=order, range=["#1b6ca8", "#c44e00", "#777777"])
-    dashes = altair.Scale(domain=order, range=[[1, 0], [6, 3], [2, 2]])
+    looks = dict(
+        zip(lines, (("#1b6ca8", [1, 0]), ("#c44e00", [6, 3]), ("#777777", [2, 2])), strict=True)
+    )
+    colours = altair.Scale(domain=order, range=[looks[line][0] for line in order])
+    dashes = altair.Scale(domain=order, range=[looks[line][1] for line in order])
     base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=altair.X("iteration:Q", axis=altair.Axis(tickMinStep=1, format="d")),
         y=altair.Y("gap:Q", title="duality gap (units of payoff)")
@@ -48,7 +66,9 @@ def plot_gap(
     )
     dots = base.transform_filter(altair.datum.line == MEASURED)
     chart = altair.layer(base.mark_line(), dots.mark_point(filled=True, size=30, strokeDash=[1, 0]))
-    chart = chart.properties(width=520, height=320, background="white")
+    threshold = f"plain iteration is certified for tau > {certificate.smallest_tau:.4g}"
+    title = f"duality gap at tau = {certificate.tau:.4g} ({threshold})"
+    chart = chart.properties(width=520, height=320, background="white", title=title)
     chart = chart.configure_legend(
         orient="bottom", direction="vertical", labelLimit=500, symbolType="stroke"
     )
@@ -62,16 +82,19 @@ def plot_gap(
 
 
 def certified_curve(
-    certificate: Certificate, length: int, bottom: float
+    certificate: Certificate, length: int, bottom: float, method: str
 ) -> tuple[str, list[tuple[int, float]]]:
-    """The bound on the gap after each iteration: of plain iteration, or else the predictive update.
+    """The bound on the gap after each iteration, by theorem dsfp-gap or predictive, and its name.
 
-    It starts where the bound of theorem dsfp-gap (or predictive) starts, and ends with the run.
+    Nothing for plain iteration where it is not certified.
     """
-    method = "dsfp" if certificate.contracts else "predictive"
+    if method not in ("dsfp", "predictive"):
+        method = "dsfp" if certificate.contracts else "predictive"
+    if method == "dsfp" and not certificate.contracts:
+        return "", []
     first, rate = certificate.gap_bound(method=method)
     steps = np.arange(1, length + 1)
     bounds = first * np.exp((steps - 1) * math.log(max(rate, 1e-300)))
     shown = [(int(k), float(b)) for k, b in zip(steps, bounds, strict=True) if b >= bottom]
-    name = "plain iteration, " + certificate.factor.theorem[0]
-    return (name if method == "dsfp" else "predictive update"), shown
+    plain = f"for plain iteration ({certificate.factor.theorem[0]})"
+    return (plain if method == "dsfp" else "for the predictive update"), shown

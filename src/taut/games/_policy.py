@@ -44,11 +44,11 @@ def policy_sensitivity(values: Array, *, scale: float, p: float = 2) -> Sensitiv
     array([2.0e+00, 4.9e-05])
     """
     scale = _positive(scale)
-    _, q = rows(values, axis=-1, name="values")
+    q = _table(values)
     everywhere = global_lipschitz(p, scale=scale)
     if q.shape[-1] == 1:
         everywhere = everywhere * 0.0
-    return Sensitivity(everywhere, local_lipschitz(values, p, scale=scale))
+    return Sensitivity(everywhere, local_lipschitz(q, p, scale=scale))
 
 
 @quietly
@@ -74,8 +74,8 @@ def largest_scale(sensitivity: float, values: Array | None = None, *, p: float =
     --------
     >>> largest_scale(2.0)
     4.0
-    >>> round(largest_scale(2.0, [[0.0, 0.7, 3.0], [1.0, 2.0, 2.5]]), 6)
-    inf
+    >>> round(largest_scale(0.5, [[0.0, 0.7, 1.0], [1.0, 2.0, 2.5]]), 6)
+    1.193712
     """
     wanted = real_number(sensitivity, name="sensitivity")
     if not 0 < wanted < math.inf:
@@ -83,10 +83,8 @@ def largest_scale(sensitivity: float, values: Array | None = None, *, p: float =
     p = exponent(p)
     if values is None:
         return 2 * wanted
-    _, q = rows(values, axis=-1, name="values")
+    q = _table(values)
     table = to_host(stop_gradient(q)).astype(np.float64).reshape(-1, q.shape[-1])
-    if not np.all(table < math.inf):  # also where it is NaN
-        raise ValueError("values must be finite, or -inf for an action that a state does not have")
     found = [_first_crossing(row[row > -math.inf], wanted, p) for row in table]
     return min(found, default=math.inf)
 
@@ -122,6 +120,18 @@ def _stride(scale: float, room: float, lead: float) -> float:
         fits = math.log(middle / scale) + lead * (middle - scale) <= room * (1 - 1e-12)
         low, high = (middle, high) if fits else (low, middle)
     return low
+
+
+def _table(values: Array) -> Array:
+    """Action values on the last axis, finite or -inf."""
+    _, q = rows(values, axis=-1, name="values")
+    bad = np.argwhere(~(to_host(q) < math.inf))  # also where it is NaN
+    if len(bad):
+        raise ValueError(
+            f"values must be finite, or -inf for an action that a state does not have; the entry "
+            f"at {tuple(int(k) for k in bad[0])} is {to_host(q)[tuple(bad[0])]}"
+        )
+    return q
 
 
 def _positive(scale: float) -> float:

@@ -125,13 +125,15 @@ class Run:
         return np.asarray(good | spent | self.stopped)
 
     def status(self) -> list[str]:
-        """How each game ended: converged, rounding, stopped or budget."""
+        """How each game ended: converged, rounding, stopped, budget or stalled."""
         names = []
-        for found, target, floor_ in zip(self.best_gap, self.target, self.floor, strict=True):
+        fields = (self.best_gap, self.target, self.floor, self.iterations >= self.limit)
+        for found, target, floor_, spent in zip(*fields, strict=True):
             if found <= target:
                 names.append("converged")
             elif found <= floor_:
                 names.append("rounding")
             else:
-                names.append("stopped" if self.stopped else "budget")
+                out_of = "budget" if spent else "stalled"
+                names.append("stopped" if self.stopped else out_of)
         return names

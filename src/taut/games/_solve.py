@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from taut.games._game import Game, prepare
 from taut.games._gap import judge
 from taut.games._iterate import dsfp, predictive
 from taut.games._newton import newton, persist
+from taut.games._record import Record
 from taut.games._run import Run
 from taut.games._small import SMALL
 
@@ -25,17 +27,24 @@ BUDGET = 10_000  # iterations, where no certificate says how many are needed
 SLOW = 0.05  # a round of plain iteration that leaves more of the gap than this is worth leaving
 
 
-class Solution(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Solution(Record):
     """A pair of strategies with a proof of its quality, for one game or each of a batch.
+
+    The answer to one game of a batch is ``solution[i]``; ``to_dict()`` is fit for JSON.
 
     Attributes
     ----------
     x, y
         Mixed strategies of the row player, who pays, and of the column player, who receives.
-    value
-        Value of the regularised game, within ``gap``; ``payoff`` is xᵀAy without entropies.
+    value, lower, upper
+        Value of the regularised game, what the row player pays, and numbers between which it
+        certainly lies, rounding included.
+    payoff
+        xᵀAy, without entropies.
     gap
-        Duality gap of (x, y), an upper bound that includes rounding, in units of payoff.
+        Duality gap of (x, y), each divided by its sum: an upper bound that includes rounding, in
+        units of payoff.
     distance
         What follows from it (theorem gap): √(‖x − x*‖₁² + ‖y − y*‖₁²) is at most this.
     exploitability
@@ -44,10 +53,11 @@ class Solution(NamedTuple):
         Whether ``gap`` is at most ``target``, the gap that was asked for.
     status
         "converged", or why not: "budget" (iterations ran out), "rounding" (the gap is as small as
-        floating-point numbers let anybody prove) or "stopped" (by the callback).
+        floating-point numbers let anybody prove), "stalled" (the method gave up) or "stopped" (by
+        the callback).
     method, iterations, products
-        Who found the point, in how many iterations and matrix-vector products. A Newton step of a
-        small game costs a factorisation besides.
+        Who found the point ("start" if nothing was better than where the run began), in how many
+        iterations and matrix-vector products. A Newton step costs a factorisation besides.
     certificate
         What was known beforehand: see :class:`Certificate`.
     """
@@ -55,6 +65,8 @@ class Solution(NamedTuple):
     x: Array
     y: Array
     value: Any
+    lower: Any
+    upper: Any
     payoff: Any
     gap: Any
     distance: Bound
@@ -67,16 +79,22 @@ class Solution(NamedTuple):
     products: Any
     certificate: Certificate
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the batch; () for a single game."""
+        return self.distance.shape
+
     def facts(self) -> list[tuple[str, str]]:
         """What there is to say about the answer to a single game, as names and texts."""
+        self.single()
         asked = "as asked for" if self.converged else f"asked for {self.target:.3g}: {self.status}"
         certified = self.certificate
         plain = certified.iterations(self.target)
-        rate = f"; at most {plain:.0f} rounds" if plain < math.inf else ""
+        rate = f"; rounds for this gap: at most {plain:.0f}" if plain < math.inf else ""
         return [
-            ("value", f"{self.value:.10g} with entropies, {self.payoff:.10g} without"),
+            ("row pays column", f"{self.value:.10g} with entropies, {self.payoff:.10g} without"),
             ("duality gap", f"at most {self.gap:.3g} ({asked})"),
-            ("l1 distance", f"at most {self.distance.upper:.3g} to the equilibrium (theorem gap)"),
+            ("distance", f"x and y are within {self.distance.upper:.3g} in l1 (theorem gap)"),
             ("exploitability", f"at most {self.exploitability:.6g} in the game without entropy"),
             ("found by", f"{self.method}, {self.iterations} iterations, {self.products} products"),
             ("certificate", f"{certified}{rate}"),
@@ -108,19 +126,25 @@ def solve(
 ) -> Solution:
     """Solve min_x max_y xᵀAy − τH(x) + τH(y): the logit equilibrium of a zero-sum game.
 
+    The row player **pays** and minimises. The matrices of Nashpy and Gambit are what the row player
+    gains: pass −A, or ``read(game).costs``.
+
     Parameters
     ----------
     payoffs
-        A, of shape (..., n, m): the row player pays xᵀAy to the column player. NumPy or PyTorch;
-        everything is computed in float64, and nothing is differentiated.
+        A, of shape (..., n, m): the row player pays xᵀAy to the column player. NumPy, PyTorch, JAX
+        or lists. Everything is computed in float64, and nothing is differentiated; float32 payoffs
+        get float32 strategies, whose gap is what is reported.
     tau
-        Temperature τ > 0 in units of payoff, one number or one for each game. The inverse
-        λ = 1/τ has units 1/payoff: multiply the payoffs by c, and τ must be multiplied by c.
+        Temperature τ > 0 in units of payoff, one number or an array that broadcasts with the
+        batch: several τ for one game give a batch of answers. The inverse λ = 1/τ has units
+        1/payoff: multiply the payoffs by c, and τ must be multiplied by c.
     method
-        "dsfp" (the double softmax, certified where ``certificate.contracts``), "predictive"
-        (certified for every τ, slower), "newton" (guarded by the gap, follows τ downwards), or
-        "auto": plain iteration while it is fast, then Newton, and the predictive update where
-        Newton gives up.
+        "dsfp" (the double-softmax fixed point iteration of Nair's paper, plain iteration for
+        short; certified where ``certificate.contracts``), "predictive" (certified for every τ,
+        slower), "newton" (follows τ downwards), or "auto": plain iteration while it is fast, then
+        Newton, and the predictive update where Newton gives up. The best point is kept, by its
+        gap, so that nothing can do harm.
     tolerance
         The gap that is wanted, as a fraction of τ or of the range of the payoffs, whichever is
         smaller. The distance to the equilibrium is then at most √(2 tolerance).
@@ -132,7 +156,8 @@ def solve(
     start
         The column player's first strategy, say the y of a nearby game; uniform by default.
     callback
-        Called with iteration and gap after each iteration; a true answer stops the run.
+        Called with iteration and best gap (of a batch: where it is furthest from its target) after
+        each iteration; a true answer stops the run. Small games are solved between two calls.
 
     Examples
     --------
@@ -210,10 +235,12 @@ def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certif
     found = run.best_gap
     distance = np.sqrt(2 * found / to_host(game.tau)) * (1 + 1e-15)
     below, above = guarantees(game, at)
-    payoff, value = values(game, at)
+    lower, upper, payoff = values(game, at)
     status = run.status()
     numbers = {
-        "value": value,
+        "value": lower + (upper - lower) / 2,
+        "lower": lower,
+        "upper": upper,
         "payoff": payoff,
         "gap": found,
         "exploitability": above - below,

@@ -28,10 +28,18 @@ class Found(NamedTuple):
 def tables(text: str, *, path: str, suffix: str) -> Found:
     """The one or two tables of a .csv, .tsv or .txt file; two are parted by a line ``---``."""
     blocks: list[list[tuple[int, str]]] = [[]]
+    gap = 0  # the last blank line after a row
     for number, raw in enumerate(lines(text), start=1):
         line = _without_comment(raw)
         bare = line.strip(" \t,;")  # spreadsheets pad short rows with delimiters
+        if not bare and not raw.strip():
+            gap = number if blocks[-1] else 0
+        if bare and bare != "---" and gap:
+            raise ValueError(
+                f"{path}, line {gap}: a blank line between rows; a line --- parts two matrices"
+            )
         if bare == "---":
+            gap = 0
             if len(blocks) == 2:
                 raise ValueError(
                     f"{path}, line {number}: a second ---; a file holds one table or two"

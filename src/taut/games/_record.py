@@ -1,0 +1,83 @@
+"""What the answers of this package share: batches can be indexed, and all can become JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from taut._array import to_host
+from taut._bound import Bound
+
+R = TypeVar("R", bound="Record")
+
+
+class Record:
+    """Base of the frozen dataclasses that hold answers for one game or a batch of games."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the batch; () for a single game."""
+        raise NotImplementedError
+
+    def __getitem__(self: R, index: Any) -> R:
+        """The answer to one game of a batch, or to some of them."""
+        if not self.shape:
+            raise TypeError("this is the answer to a single game and cannot be indexed")
+        picked = {f.name: _pick(getattr(self, f.name), index) for f in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **picked)  # type: ignore[type-var]
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("this is the answer to a single game and has no length")
+        return self.shape[0]
+
+    def single(self) -> None:
+        """Refuse to speak of a batch as if it were one game."""
+        if self.shape:
+            raise TypeError(f"this is a batch of shape {self.shape}: pick a game, as in answer[0]")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as lists, numbers, strings and dictionaries, fit for JSON."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+
+
+def _pick(value: Any, index: Any) -> Any:
+    """The part of a field that belongs to some games; what all share stays."""
+    if isinstance(value, Bound):
+        picked = value[index]
+        sides = (_pick_number(side) for side in (picked.lower, picked.upper))
+        lower, upper = sides
+        return picked._replace(lower=lower, upper=upper)
+    if isinstance(value, Record):
+        return value[index]
+    return _pick_number(value[index]) if hasattr(value, "shape") else value
+
+
+def _pick_number(value: Any) -> Any:
+    """A plain number or string for what has no axis."""
+    return value.item() if getattr(value, "shape", None) == () else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_dict()
+    if isinstance(value, Bound):
+        upper = to_host(value.upper)
+        return {
+            "upper": _plain(upper),
+            "norm": str(value.norm),
+            "domain": value.domain,
+            "theorem": list(value.theorem),
+        }
+    if hasattr(value, "shape"):
+        return _plain(to_host(value).tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no infinity
+    return value.item() if isinstance(value, np.generic) else value
