@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import taut
-from benchmarks import constants, imports
+from benchmarks import constants, games, imports
 
 
 def machine() -> str:
@@ -39,6 +39,15 @@ def main() -> None:
         "Other constants (float64, logit scale 2, one thread)": constants.any_p,
         "Any p: upper/lower of the bracket, by interpolation and proved (60 rows, logit scales "
         "0.05 to 20)": constants.bracket_width,
+        "Logit equilibria of zero-sum games, one at a time (Gaussian payoffs, gap 1e-10 tau)": (
+            games.against_peers
+        ),
+        "A thousand small games at once (tau/range 0.1)": games.batches,
+        "2,000 strategies at a certified temperature, gap 1e-10, against its products": games.large,
+        "Cost of a solution over temperature and size (Gaussian payoffs)": (
+            games.cost_against_temperature
+        ),
+        "Nash equilibria by annealing, against the linear program": games.annealing,
         "Import": imports.import_cost,
     }
     parts = [

@@ -36,8 +36,8 @@ class Certificate(Record):
     smallest_tau
         Plain iteration is certified for every τ above this number.
     interaction
-        D = max |A_ij − A_kj − A_il + A_kl| in units of payoff: exact but for rounding upwards where
-        ``interaction_is_exact``, else an upper bound.
+        D, the largest size of A_ij − A_kj − A_il + A_kl, in units of payoff: exact but for rounding
+        upwards where ``interaction_is_exact``, else an upper bound.
     predictive_rate
         s > 0: an iteration of the predictive update multiplies KL(equilibrium ‖ strategies) by at
         most 1 − s, for every τ > 0 (theorem predictive). Rounded down.
