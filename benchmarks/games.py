@@ -77,8 +77,8 @@ def _nashpy() -> str:
     best = best_times({"play": lambda: nashpy_play(A, tau, 1000)}, repeats=1)["play"]
     gap = duality_gap(A, tau, *nashpy_play(A, tau, 1000))
     return (
-        "Nashpy has no logit solver; 1,000 rounds of its stochastic fictitious play at 5 strategies "
-        f"(tau/range 0.1) take {best * 1e3:.0f} ms and reach gap/tau = {gap / tau:.0e}."
+        "Nashpy has no logit solver; 1,000 rounds of its stochastic fictitious play at 5 "
+        f"strategies (tau/range 0.1) take {best * 1e3:.0f} ms and reach gap/tau = {gap / tau:.0e}."
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -140,6 +143,20 @@ def test_an_exception_in_the_callback_is_the_callers():
 
     with pytest.raises(RuntimeError, match="mine"):
         games.solve(np.random.default_rng(0).normal(size=(4, 4)), 0.01, callback=broken)
+
+
+def test_nothing_but_numpy_and_numba_is_needed(tmp_path):
+    """Compiled anew without scipy, which numba would use for products if it were asked to."""
+    code = (
+        "import sys\n"
+        "for name in ('scipy', 'torch', 'altair', 'rich', 'pandas'): sys.modules[name] = None\n"
+        "from taut import games\n"
+        "assert games.solve([[1.0, -1.0], [-1.0, 2.0]], 0.1).converged\n"
+        "assert games.anneal([[1.0, -1.0], [-1.0, 2.0]]).converged\n"
+        "assert games.logit_equilibrium([[1.0, 0.0]], [[0.0, 1.0]], 0.1).converged\n"
+    )
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
 
 
 def test_tables_and_other_arrays():

@@ -193,6 +193,8 @@ def test_torch_in_torch_out(torch):
             )
             <= found.gap[k]
         )
+    sharp = games.solve(torch.tensor([[1.0, -2.0], [-1.0, 3.0]]), 1e-4, tolerance=1e-13)
+    assert sharp.status == "rounding"  # of the strategies to float32
     half = games.solve(torch.tensor(A[0], dtype=torch.float16), 0.3)
     assert half.x.dtype == torch.float32
 
@@ -226,6 +228,54 @@ def test_large_games_by_conjugate_gradients(relative, monkeypatch):
     assert true_gap(A, relative * spread(A), solution.x, solution.y) <= solution.gap
 
 
+# Games in which a strategy of no weight at all enters the support within a sliver of τ.
+ENTERING = [
+    ([[-0.6, -2.0], [-5000.0, 12000.0]], 0.017),
+    ([[-0.6, -2.0], [-5000.0, 12000.0], [-0.2, 0.7]], 0.17),
+]
+
+
+@pytest.mark.parametrize(("A", "tau"), ENTERING)
+def test_strategies_that_enter_suddenly(A, tau):
+    solution = games.solve(A, tau)
+    assert solution.converged
+    assert solution.method == "newton"
+    assert true_gap(np.array(A), tau, solution.x, solution.y) <= solution.gap
+
+
+@pytest.mark.parametrize("kind", ["rows", "entries", "heavy tails"])
+def test_payoffs_of_mixed_sizes(kind):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        A = rng.normal(size=rng.integers(2, 30, size=2))
+        if kind == "rows":
+            A = A * 10 ** rng.uniform(-6, 6, size=(len(A), 1))
+        elif kind == "entries":
+            A = A * 10 ** rng.uniform(-8, 8, size=A.shape)
+        else:
+            A = rng.standard_cauchy(size=A.shape)
+        for relative in (1e-4, 1e-6):
+            assert games.solve(A, relative * np.ptp(A)).converged
+
+
+def test_interaction_lost_to_rounding_is_not_lost():
+    """1 − 2^−60 rounds to 1, so every computed D is 0; the true one is 2^−60."""
+    certificate = games.certify([[1.0, 1.0], [2.0**-60, 0.0]], 1e-9)
+    assert certificate.interaction >= 2.0**-60
+    assert certificate.factor.upper > 0
+    assert games.certify([[1.0, 2.0, 5.0]], 1.0).interaction == 0
+
+
+def test_integers_at_the_edge_of_rounding():
+    rng = np.random.default_rng(0)
+    for tau in (1e-8, 1e-10, 1e-12):
+        for _ in range(10):
+            A = rng.integers(-2, 3, size=(3, 3)).astype(float)
+            A[0, 0] += 0.5
+            solution = games.solve(A, tau, max_iterations=300)
+            assert true_gap(A, tau, solution.x, solution.y) <= solution.gap
+
+
 def test_failure_is_said():
     """Plain iteration below its threshold cycles; it must not claim anything."""
     pennies = [[1.0, -1.0], [-1.0, 1.2]]
@@ -243,7 +293,7 @@ def test_failure_is_said():
 
 def test_callback_sees_and_stops():
     seen = []
-    A = np.random.default_rng(0).normal(size=(60, 60))  # small ones are solved between two calls
+    A = np.random.default_rng(0).normal(size=(8, 8))
     solution = games.solve(A, 0.001, callback=lambda *now: seen.append(now) or len(seen) == 3)
     assert solution.status == "stopped"
     assert [count for count, _ in seen] == [1, 2, 3]

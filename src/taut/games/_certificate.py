@@ -180,7 +180,7 @@ def _certificate(
     """Assemble a certificate from the τ above which the factor (threshold/τ)² is below 1."""
     up = 1 + 8 * np.finfo(float).eps
     threshold = threshold * up
-    factor = (threshold / tau) ** 2 * up
+    factor = (threshold / tau) ** 2 * up + np.where(threshold > 0, 5e-324, 0.0)  # it may underflow
     rate = mixing(d / (4 * tau) * up) * (1 - 8 * np.finfo(float).eps)
     zero, factor, threshold, rate, d, tau = (
         shaped(part, batch) for part in (0 * factor, factor, threshold, rate, d, tau)

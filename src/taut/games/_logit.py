@@ -220,7 +220,7 @@ def _certify(first: Game, second: Game, tau: float) -> LogitCertificate:
     d_a, d_b = (float(to_host(game.interaction)[0]) for game in (first, second))
     up = 1 + 8 * eps_of(first.tau)
     threshold = math.sqrt(d_a) * math.sqrt(d_b) / 4 * up
-    factor = (threshold / tau) ** 2 * up
+    factor = (threshold / tau) ** 2 * up + (5e-324 if threshold > 0 else 0.0)
     bound = Bound(0.0, factor, "upper", lp(1), STRATEGIES, "logit-tv")
     return LogitCertificate(tau, bound, threshold)
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taut._array import host_view, like, quietly, to_host
+from taut._array import Array, host_view, like, namespace, quietly, to_host
 from taut.games._answer import uniform
 from taut.games._direction import direction
 from taut.games._game import Game
-from taut.games._gap import Point, judge, mixed, point
+from taut.games._gap import Mixed, Point, judge, mixed, point
 from taut.games._iterate import predictive
-from taut.games._path import GENTLE, IDLE, LONGEST, QUICK, ROUGH, SHORTEST, STEPS, STRIDE
+from taut.games._path import GENTLE, IDLE, LONGEST, QUICK, RISE, ROUGH, SHORTEST, STEPS, STRIDE
 from taut.games._run import Run
 from taut.games._small import SMALL, propose
 
@@ -49,7 +49,9 @@ def newton(run: Run, *, solved_at: Host | None = None) -> None:
     ``solved_at`` are the temperatures at which the run's start is an equilibrium already.
     """
     game, at = run.open("newton")
-    if run.going and solved_at is None and max(game.payoffs.shape[1:]) <= SMALL:
+    # With a callback every step must be seen, and the compiled form shows none.
+    unseen = run.watch is None and solved_at is None
+    if run.going and unseen and max(game.payoffs.shape[1:]) <= SMALL:
         game, at = _compiled(run, game)
     if not run.going:
         return
@@ -65,7 +67,8 @@ def newton(run: Run, *, solved_at: Host | None = None) -> None:
     judged = judge(staged, at)
     while run.going:
         dx, dy, cost = direction(staged, at, judged)
-        at = point(game, mixed(at.x.logs + dx), mixed(at.y.logs + dy))
+        level = -namespace(dx).log(4 * staged.sensitivity)[:, None]
+        at = point(game, _moved(at.x, dx, level), _moved(at.y, dy, level))
         judged = judge(staged, at)
         relative, final = to_host(judged.gaps) / stages.tau, stages.tau == stages.goal
         arrived = ~final & (relative <= ROUGH)
@@ -83,6 +86,18 @@ def newton(run: Run, *, solved_at: Host | None = None) -> None:
             at, base = at.take(keep), base.take(keep)
         if keep is not None or arrived.any() or failed.any():
             judged = judge(staged, at)
+
+
+def _moved(player: Mixed, step: Array, level: Array) -> Mixed:
+    """The strategy after a step, with the rise of a strategy that enters the support bounded.
+
+    Newton's method takes a strategy of no weight for one that never matters, and may raise it from
+    e^−500 to 1 in a step. Up to τ/D, the ``level`` where it begins to matter, it may rise freely.
+    """
+    xp = namespace(step)
+    step = step - xp.sum(player.weights * step, axis=-1, keepdims=True)
+    most = xp.maximum(level - player.logs, xp.full_like(step, RISE))
+    return mixed(player.logs + xp.minimum(step, most))
 
 
 def _compiled(run: Run, game: Game) -> tuple[Game, Point]:

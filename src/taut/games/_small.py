@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit, types
 
 from taut._compile import compiled
-from taut.games._path import GENTLE, IDLE, LONGEST, QUICK, ROUGH, SHORTEST, STEPS, STRIDE
+from taut.games._path import GENTLE, IDLE, LONGEST, QUICK, RISE, ROUGH, SHORTEST, STEPS, STRIDE
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -52,10 +52,27 @@ def _kernel() -> Callable[..., None]:
 
 
 @njit(error_model="numpy")
+def _dot(a: Any, b: Any) -> float:
+    """The inner product; numba's own would need scipy."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@njit(error_model="numpy")
+def _copy(source: Any, target: Any) -> None:
+    """Copy a vector; slices would take seconds longer to compile."""
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+@njit(error_model="numpy")
 def _mix(logs: Any, weights: Any) -> None:
     """Normalise log-probabilities in place, and fill in the probabilities."""
-    top = logs.max()
-    total = 0.0
+    top, total = logs[0], 0.0
+    for i in range(1, logs.size):
+        top = max(top, logs[i])
     for i in range(logs.size):
         weights[i] = np.exp(logs[i] - top)
         total += weights[i]
@@ -63,6 +80,15 @@ def _mix(logs: Any, weights: Any) -> None:
     for i in range(logs.size):
         logs[i] -= shift
         weights[i] /= total
+
+
+@njit(error_model="numpy")
+def _move(logs: Any, weights: Any, step: Any, level: float) -> None:
+    """Take a step, the rise of strategies bounded as in :func:`taut.games._newton._moved`."""
+    mean = _dot(weights, step)
+    for i in range(logs.size):
+        logs[i] += min(step[i] - mean, max(level - logs[i], RISE))
+    _mix(logs, weights)
 
 
 @njit(error_model="numpy")
@@ -90,7 +116,8 @@ def _divergence(logs: Any, weights: Any, other_logs: Any, other_weights: Any) ->
 def _products(A: Any, x: Any, y: Any, costs: Any, gains: Any) -> None:
     """−A y and Aᵀx: what the players maximise."""
     n, m = A.shape
-    gains[:] = 0.0
+    for j in range(m):
+        gains[j] = 0.0
     for i in range(n):
         total = 0.0
         for j in range(m):
@@ -105,7 +132,7 @@ def _direction(
 ) -> None:
     """Newton's step by Cholesky's factorisation of 1 + SᵀAᵀXAS/τ² (:mod:`_direction`)."""
     n, m = A.shape
-    mean = x @ rx
+    mean = _dot(x, rx)
     for j in range(m):
         dy[j] = ry[j]
     for i in range(n):
@@ -129,7 +156,7 @@ def _direction(
         for j in range(m):
             for k in range(j + 1):
                 work[j, k] += spread[j] * spread[k]
-    mean = y @ dy
+    mean = _dot(y, dy)
     z = np.empty(m)
     for j in range(m):  # factorise and solve forwards
         for k in range(j + 1):
@@ -156,7 +183,7 @@ def _direction(
             image += (row[j] - centre) * np.sqrt(y[j]) * z[j]
         for j in range(m):
             dy[j] -= row[j] * image
-    mean = y @ dy
+    mean = _dot(y, dy)
     for i in range(n):
         total = rx[i]
         for j in range(m):
@@ -185,12 +212,18 @@ def _propose(
         A, goal, spent = payoffs[g], taus[g], 0
         tau = max(goal, interactions[g] / GENTLE)
         base = max(interactions[g], 2 * tau)
-        lx[:], ly[:], base_x[:], base_y[:] = 0.0, 0.0, 0.0, 0.0
+        for logs in (lx, base_x):
+            for i in range(n):
+                logs[i] = 0.0
+        for logs in (ly, base_y):
+            for j in range(m):
+                logs[j] = 0.0
         stride, steps, idle, least, best = STRIDE, 0, 0, np.inf, np.inf
         _mix(lx, x)
         _mix(ly, y)
         _products(A, x, y, costs, gains)
-        best_x[:], best_y[:] = lx, ly
+        _copy(lx, best_x)
+        _copy(ly, best_y)
         while spent < limits[g]:
             _answer(costs, tau, ax, bx)
             _answer(gains, tau, ay, by)
@@ -199,10 +232,9 @@ def _propose(
             for j in range(m):
                 ay[j] -= ly[j]
             _direction(A, tau, x, y, gains, ax, ay, work, dx, dy)
-            lx += dx
-            ly += dy
-            _mix(lx, x)
-            _mix(ly, y)
+            level = np.log(tau / interactions[g]) if interactions[g] > 0 else 0.0
+            _move(lx, x, dx, level)
+            _move(ly, y, dy, level)
             _products(A, x, y, costs, gains)
             _answer(costs, tau, ax, bx)
             _answer(gains, tau, ay, by)
@@ -215,13 +247,15 @@ def _propose(
             if tau == goal:
                 if relative < best:
                     best = relative
-                    best_x[:], best_y[:] = lx, ly
+                    _copy(lx, best_x)
+                    _copy(ly, best_y)
                 if relative * goal <= 0.5 * targets[g]:
                     break
             elif relative <= ROUGH:  # this temperature is solved: lower it
                 stride = max(stride**1.5, LONGEST) if steps <= QUICK else stride
                 base = tau
-                base_x[:], base_y[:] = lx, ly
+                _copy(lx, base_x)
+                _copy(ly, base_y)
                 tau = max(goal, tau * stride)
                 steps, idle, least = 0, 0, np.inf
                 continue
@@ -230,9 +264,12 @@ def _propose(
                 stride = tau / base
                 if stride > SHORTEST:
                     break
-                lx[:], ly[:] = base_x, base_y
+                _copy(base_x, lx)
+                _copy(base_y, ly)
                 _mix(lx, x)
                 _mix(ly, y)
                 _products(A, x, y, costs, gains)
                 steps, idle, least = 0, 0, np.inf
-        out_x[g], out_y[g], out_steps[g] = best_x, best_y, spent
+        _copy(best_x, out_x[g])
+        _copy(best_y, out_y[g])
+        out_steps[g] = spent

@@ -157,7 +157,7 @@ def solve(
         The column player's first strategy, say the y of a nearby game; uniform by default.
     callback
         Called with iteration and best gap (of a batch: where it is furthest from its target) after
-        each iteration; a true answer stops the run. Small games are solved between two calls.
+        each iteration; a true answer stops the run.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def solve(
 
 def _auto(run: Run) -> None:
     """Plain iteration while it is fast, Newton for the rest, and what converges always."""
-    if max(run.game.payoffs.shape[1:]) > SMALL:  # else a few compiled Newton steps are as cheap
+    if max(run.game.payoffs.shape[1:]) > SMALL:  # else a few compiled Newton steps cost less
         dsfp(run, enough=lambda before, after: after > SLOW * before)
     persist(run)
 
@@ -228,15 +228,14 @@ def _limit(
 
 def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certificate) -> Solution:
     """The best points in the caller's arrays, judged as they are returned."""
-    game = run.game
+    game, found, status = run.game, run.best_gap, np.asarray(run.status())
     x, y, at = returned(game, run.best, kind, batch)
     if at is not run.best:
-        run.best_gap, run.products = to_host(judge(game, at).gaps), run.products + 2
-    found = run.best_gap
+        found, run.products = to_host(judge(game, at).gaps), run.products + 2
+        status = np.where((status == "converged") & (found > run.target), "rounding", status)
     distance = np.sqrt(2 * found / to_host(game.tau)) * (1 + 1e-15)
     below, above = guarantees(game, at)
     lower, upper, payoff = values(game, at)
-    status = run.status()
     numbers = {
         "value": lower + (upper - lower) / 2,
         "lower": lower,
@@ -244,8 +243,8 @@ def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certif
         "payoff": payoff,
         "gap": found,
         "exploitability": above - below,
-        "converged": np.asarray([s == "converged" for s in status]),
-        "status": np.asarray(status),
+        "converged": status == "converged",
+        "status": status,
         "target": run.target,
         "method": np.asarray(run.methods),
         "iterations": run.iterations,

@@ -66,7 +66,10 @@ def interaction(payoffs: Matrix, low: Matrix, high: Matrix) -> Matrix:
     # Differences of payoffs round relative to themselves, and none exceeds the range of payoffs.
     spread = np.max(high, axis=-1) - np.min(low, axis=-1)
     eps = float(np.finfo(float).eps)
-    return np.where(best > 0, best * (1 + 8 * eps) + 4 * eps * spread, 0.0)
+    if min(payoffs.shape[1:]) == 1:
+        return np.zeros_like(best)
+    # Also where best is 0: rounding may have swallowed all of D.
+    return best * (1 + 8 * eps) + 4 * eps * spread
 
 
 @lru_cache
