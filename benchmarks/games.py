@@ -89,14 +89,16 @@ def large() -> str:
     for name, A in (
         ("signs", rng.choice([-1.0, 1.0], size=(2000, 2000))),
         ("Gaussian", rng.normal(size=(2000, 2000))),
+        ("blocks", np.kron([[1.0, -1.0], [-1.0, 1.5]], np.ones((1000, 1000)))),
     ):
         y = np.full(2000, 1 / 2000)
         tau = 1.02 * games.solve(A, 100.0).certificate.smallest_tau
         tolerance = 1e-10 / min(tau, np.ptp(A))  # a gap of 1e-10 in units of payoff
-        solution = games.solve(A, tau, tolerance=tolerance)
+        options = {"tolerance": tolerance, "method": "dsfp"}
+        solution = games.solve(A, tau, **options)
         best = best_times(
             {
-                "solve": lambda A=A, tau=tau, t=tolerance: games.solve(A, tau, tolerance=t),
+                "solve": lambda A=A, tau=tau, o=options: games.solve(A, tau, **o),
                 "rows": lambda A=A, y=y: A @ y,
                 "columns": lambda A=A, y=y: y @ A,
             },
@@ -115,7 +117,10 @@ def large() -> str:
             ]
         )
     header = ["game", "tau", "gap", "products", "solve ms", "products ms", "ratio"]
-    return table(header, rows)
+    return table(header, rows) + (
+        "\n\nRandom games need five products: there the pass that makes the certificate, which costs "
+        "about two, shows. In the blocks of a 2 × 2 game plain iteration is as slow as certified."
+    )
 
 
 def batches() -> str:

@@ -18,6 +18,10 @@ class Mixed(NamedTuple):
     logs: Array
     weights: Array
 
+    def take(self, index: Array) -> Mixed:
+        """The strategies of the games with these numbers."""
+        return Mixed(self.logs[index], self.weights[index])
+
 
 class Point(NamedTuple):
     """A pair of mixed strategies for each game, with the two products that judge it."""
@@ -31,8 +35,7 @@ class Point(NamedTuple):
         """The points of the games with these numbers."""
         if len(index) == self.costs.shape[0]:
             return self
-        x, y = (Mixed(*(part[index] for part in player)) for player in (self.x, self.y))
-        return Point(x, y, self.costs[index], self.gains[index])
+        return Point(self.x.take(index), self.y.take(index), self.costs[index], self.gains[index])
 
     def where(self, chosen: Array, other: Point) -> Point:
         """The point itself for the chosen games, the other one for the rest."""
@@ -94,19 +97,22 @@ def divergence(p: Mixed, q: Mixed) -> Array:
 
 
 def judge(game: Game, at: Point) -> Judged:
-    """The duality gap of each game from above, in units of payoff.
+    """The duality gap of each game from above, in units of payoff."""
+    answer_x, answer_y = answer_rows(game, at.costs), answer_columns(game, at.gains)
+    gaps = gap(game, divergence(at.x, answer_x), divergence(at.y, answer_y))
+    return Judged(gaps, answer_x, answer_y)
+
+
+def gap(game: Game, x: Array, y: Array) -> Array:
+    """The gap that computed divergences stand for, from above.
 
     A perturbation of the logits by at most e moves the root of a divergence by at most e/√2
     (theorem gap); the rounding of the weights multiplies it by at most 1 + 4e.
     """
     e = game.logit_error
-    answer_x, answer_y = answer_rows(game, at.costs), answer_columns(game, at.gains)
-    x, y = divergence(at.x, answer_x), divergence(at.y, answer_y)
-    total = (x**0.5 + e) ** 2 + (y**0.5 + e) ** 2
-    return Judged(game.tau * total * (1 + 16 * e), answer_x, answer_y)
+    return game.tau * ((x**0.5 + e) ** 2 + (y**0.5 + e) ** 2) * (1 + 16 * e)
 
 
 def floor(game: Game) -> Array:
     """The smallest gap that rounding lets anybody prove."""
-    e = game.logit_error
-    return 2 * game.tau * e**2 * (1 + 16 * e)
+    return gap(game, 0.0, 0.0)

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taut._array import Array, quietly
-from taut.games._gap import Point, answer_columns, answer_rows, judge, mixed, point
+from taut._array import Array, quietly, to_host
+from taut.games._gap import (
+    Point,
+    answer_columns,
+    answer_rows,
+    divergence,
+    gap,
+    judge,
+    mixed,
+    point,
+)
 from taut.games._run import Run
 
 
@@ -26,21 +35,29 @@ def dsfp(
     worth going on.
     """
     game, at = run.open("dsfp")
-    x, costs, gains, before = at.x, at.costs, at.gains, judge(game, at).gaps
+    x, costs, gains, before = at.x, at.costs, at.gains, run.open_gaps()
     products = 1  # the start is an answer already, so the first round needs only its other half
     while run.going:
         y = answer_columns(game, gains)
         answered = game.to_rows(y.weights)
+        answer = answer_rows(game, answered)
         now = Point(x, y, answered, gains)
-        gaps = judge(game, now).gaps
-        costs = answered if damping == 1 else costs + damping * (answered - costs)
+        gaps = to_host(gap(game, divergence(x, answer), 0.0))  # y answers x, but for rounding
         slow = None if enough is None else enough(before, gaps)
         keep = run.advance(now, gaps, products=products, leave=slow)
         before = gaps
+        if damping != 1:
+            costs = costs + damping * (answered - costs)
+            answer = answer_rows(game, costs)
         if keep is not None:
-            game, costs, before = game.take(keep), costs[keep], before[keep]
+            game, costs, before, answer = (
+                game.take(keep),
+                costs[keep],
+                before[keep],
+                answer.take(keep),
+            )
         if run.going:
-            x = answer_rows(game, costs)
+            x = answer
             gains = game.to_columns(x.weights)
             products = 2
 

@@ -62,6 +62,11 @@ class Run:
         self._open, self._method = self.unsolved, method
         return self.game.take(self._open), self.best.take(self._open)
 
+    def open_gaps(self) -> Host:
+        """The best gaps of the open games."""
+        found: Host = self.best_gap[self._open]
+        return found
+
     def allowance(self) -> tuple[Host, Host]:
         """Wanted gaps of the open games, and the iterations they have left."""
         index = self._open
