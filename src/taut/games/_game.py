@@ -25,7 +25,8 @@ class Game(NamedTuple):
     ``payoffs`` (games, n, m) have ``offset`` (games,) taken off, which changes nothing but the
     value; ``largest`` is the largest size of a payoff then. ``tau`` (games,) is the temperature,
     ``interaction`` (games,) an upper bound on D, which is D but for rounding where ``exact``;
-    ``means`` (games, n) are the means of the rows, their costs against the uniform strategy.
+    ``means`` (games, n) are the means of the rows, their costs against the uniform strategy, and
+    ``logit_error`` (games,) bounds the rounding error of a logit.
     """
 
     payoffs: Array
@@ -34,6 +35,7 @@ class Game(NamedTuple):
     largest: Array
     interaction: Array
     means: Array
+    logit_error: Array
     exact: bool
 
     def take(self, index: Array) -> Game:
@@ -46,7 +48,9 @@ class Game(NamedTuple):
 
     def at(self, tau: Array) -> Game:
         """The same games at another temperature."""
-        return self._replace(tau=tau)
+        return self._replace(
+            tau=tau, logit_error=logit_error(self.payoffs.shape, self.largest, tau)
+        )
 
     def to_rows(self, y: Array) -> Array:
         """A y, what each row costs against y."""
@@ -61,16 +65,14 @@ class Game(NamedTuple):
         """R = D/4τ: plain iteration contracts total variation by r²."""
         return self.interaction / (4 * self.tau) * (1 + 4 * eps_of(self.tau))
 
-    @property
-    def logit_error(self) -> Array:
-        """Bound on the rounding error of a logit, product, division and normalisation together.
 
-        A sum of k products errs by at most k eps/2 times the largest product; the rest are a few
-        roundings relative to logits that are no larger than largest/τ plus a logarithm.
-        """
-        n, m = self.payoffs.shape[-2:]
-        eps = eps_of(self.tau)
-        return eps * (max(n, m) + 16) * (self.largest / self.tau + 1)
+def logit_error(shape: tuple[int, ...], largest: Array, tau: Array) -> Array:
+    """Bound on the rounding error of a logit: product, division and normalisation together.
+
+    A sum of k products errs by at most k eps/2 times the largest product; the rest are a few
+    roundings relative to logits that are no larger than largest/τ plus a logarithm.
+    """
+    return eps_of(tau) * (max(shape[-2:]) + 16) * (largest / tau + 1)
 
 
 def prepare(
@@ -102,7 +104,7 @@ def prepare(
         host = host - offset[:, None, None]
         total = host.sum(axis=-1)
     means = total / host.shape[-1]
-    game = Game(host, taus, offset, size, d, means, exact)
+    game = Game(host, taus, offset, size, d, means, logit_error(host.shape, size, taus), exact)
     if host_view(flat) is None:
         there = {key: like(part, flat) for key, part in game._asdict().items() if key != "exact"}
         game = game._replace(**there)

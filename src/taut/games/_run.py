@@ -40,6 +40,7 @@ class Run:
         )
         self.best_gap = np.array(to_host(judge(game, start).gaps))
         self.floor = 2 * to_host(floor(game))
+        self._enough = np.maximum(target, self.floor)
         self.iterations = np.zeros(games, dtype=np.int64)
         self.products = np.zeros(games, dtype=np.int64)
         self.methods: list[str] = ["start"] * games
@@ -125,9 +126,10 @@ class Run:
 
     def _finished(self, index: Host) -> Host:
         """Games that are solved, as well as rounding allows, or out of budget."""
-        good = self.best_gap[index] <= np.maximum(self.target, self.floor)[index]
-        spent = self.iterations[index] >= self.limit[index]
-        return np.asarray(good | spent | self.stopped)
+        good = self.best_gap[index] <= self._enough[index]
+        if self.stopped:
+            return np.ones_like(good)
+        return np.asarray(good | (self.iterations[index] >= self.limit[index]))
 
     def status(self) -> list[str]:
         """How each game ended: converged, rounding, stopped, budget or stalled."""
