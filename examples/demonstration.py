@@ -74,6 +74,25 @@ def attention_map() -> None:
     table(header, rows)
 
 
+def games() -> None:
+    heading("Logit equilibria of a zero-sum game, with a proof of their quality")
+    payoffs = [[0.0, 2.0, -1.0], [-2.0, 0.0, 1.0], [1.0, -1.0, 0.0]]  # the row player pays
+    rows = []
+    for tau in (4.0, 1.5, 0.5, 0.05):
+        solution = taut.games.solve(payoffs, tau)
+        contracts = f"{solution.certificate.factor.upper:.4f}"
+        rows.append(
+            (
+                f"{tau:g}",
+                " ".join(f"{p:.4f}" for p in solution.x),
+                f"{solution.gap:.0e}",
+                contracts if solution.certificate.contracts else "not certified",
+                solution.method,
+            )
+        )
+    table(("tau", "row player", "gap (<=)", "plain iteration", "found by"), rows)
+
+
 def theorems() -> None:
     heading("Every number names its theorem")
     print(f"  {taut.local_lipschitz([2.0, 1.0, 0.0])}")
@@ -84,4 +103,5 @@ def theorems() -> None:
 if __name__ == "__main__":
     points()
     attention_map()
+    games()
     theorems()
