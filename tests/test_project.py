@@ -175,3 +175,12 @@ def test_wheel_works_away_from_the_source(tmp_path):
         cwd=tmp_path,
     )
     assert "exact 0.5" in done.stdout
+
+
+def test_import_leaves_numpys_corners_alone():
+    code = (
+        "import sys, taut; "
+        "heavy = {'numpy.f2py', 'numpy.testing', 'dataclasses'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,8 +19,6 @@ import numpy as np
 Array = Any
 Namespace = Any
 
-_NUMPY: Namespace = compat.array_namespace(np.empty(0))
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -44,8 +42,14 @@ def namespace(x: Array) -> Namespace:
 
         return xp
     if type(x) is np.ndarray:  # by far the most frequent, and the search below takes longer
-        return _NUMPY
+        return _numpy()
     return compat.array_namespace(x)
+
+
+@functools.cache
+def _numpy() -> Namespace:
+    """NumPy's namespace, not found at import: that would import all of NumPy's corners."""
+    return compat.array_namespace(np.empty(0))
 
 
 def quietly(function: Callable[_P, _R]) -> Callable[_P, _R]:
