@@ -159,6 +159,28 @@ def test_nothing_but_numpy_and_numba_is_needed(tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True, env=env)
 
 
+def test_an_index_means_games(torch):
+    batch = np.random.default_rng(0).normal(size=(2, 3, 4, 5))
+    for payoffs in (batch, torch.tensor(batch)):
+        for answer in (games.solve(payoffs, 0.5), games.anneal(payoffs)):
+            for index in (
+                0,
+                (1, 2),
+                (..., 0),
+                slice(None, None, -1),
+                [1, 0],
+                np.array([True, False]),
+            ):
+                expected = np.asarray(answer.converged)[index].shape
+                picked = answer[index]
+                assert picked.shape == expected
+                assert tuple(picked.x.shape) == (*expected, 4)
+            assert "0 of 0" in str(answer[0:0])
+    np.testing.assert_array_equal(
+        games.solve(batch, 0.5)[..., 0].x, games.solve(batch, 0.5).x[:, 0]
+    )
+
+
 def test_tables_and_other_arrays():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(A, columns=["l", "r"])

@@ -276,6 +276,36 @@ def test_integers_at_the_edge_of_rounding():
             assert true_gap(A, tau, solution.x, solution.y) <= solution.gap
 
 
+def test_structured_games_by_conjugate_gradients():
+    """Inexact steps fail where few directions matter: a factorisation then takes over."""
+    rng = np.random.default_rng(0)
+    low_rank = rng.normal(size=(410, 14)) @ rng.normal(size=(14, 410))
+    blocks = np.kron(rng.normal(size=(20, 20)), np.ones((21, 21)))
+    for A in (low_rank, blocks):
+        solution = games.solve(A, 1e-5 * np.ptp(A))
+        assert solution.converged
+        assert solution.iterations < 200
+
+
+def test_annealing_to_the_limits_of_rounding():
+    for A in (
+        np.random.default_rng(0).normal(size=(60, 60)),
+        np.random.default_rng(0).choice([-1.0, 1.0], (20, 20)),
+    ):
+        nash = games.anneal(A, tolerance=1e-8)
+        assert nash.converged
+        assert nash.iterations < 1000
+    large = games.anneal(1e14 * np.array([[0, 2, -1], [-2, 0, 1], [1, -1, 0.0]]))
+    np.testing.assert_allclose(large.x, [0.25, 0.25, 0.5], atol=1e-5)
+
+
+def test_exploitability_does_not_see_the_offset():
+    A = np.random.default_rng(0).integers(-3, 4, size=(5, 5)).astype(float)
+    plain, shifted = games.solve(A, 1.0), games.solve(1e12 + A, 1.0)
+    assert shifted.exploitability == pytest.approx(plain.exploitability, rel=1e-5)
+    assert games.solve(A, 1e12).exploitability < 20
+
+
 def test_failure_is_said():
     """Plain iteration below its threshold cycles; it must not claim anything."""
     pennies = [[1.0, -1.0], [-1.0, 1.2]]

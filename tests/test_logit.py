@@ -89,6 +89,33 @@ def test_the_distance_holds():
         assert answer.steps == 0
 
 
+def test_the_distance_holds_where_one_player_hardly_interacts():
+    """r_A is tiny, r_B large: rounding of the first answer grows by r_B, not by √(r_A r_B)."""
+    A = np.array(
+        [[2023.4237060546875, -3588.09619140625], [2023.4237060546875, -3588.095947265625]]
+    )
+    B = np.array([[2048.0, -2047.1182833547425], [-2048.0, 2048.8817166452577]])
+    answer = games.logit_equilibrium(A.astype(np.float32), B, 1.0)
+    ctx.prec = 400
+    y = [arb(0.5), arb(0.5)]
+
+    def softmax(z):
+        weights = [(value - z[0]).exp() for value in z]
+        return [w / sum(weights, arb(0)) for w in weights]
+
+    for _ in range(400):
+        x = softmax(
+            [sum((arb(float(a)) * w for a, w in zip(row, y, strict=True)), arb(0)) for row in A]
+        )
+        y = softmax(
+            [sum((arb(float(b)) * w for b, w in zip(c, x, strict=True)), arb(0)) for c in B.T]
+        )
+        y = [arb(w.mid()) for w in y]
+    found = answer.y.astype(float) / answer.y.astype(float).sum()
+    true = sum(abs(float((arb(float(p)) - q).mid())) for p, q in zip(found, y, strict=True))
+    assert true <= answer.distance.upper
+
+
 # Strategies on the principal branch to 12 digits, from 50-digit arithmetic.
 KNOWN = [
     ("chicken", CHICKEN, CHICKEN.T, 1 / 2, 0.400537600868),

@@ -19,6 +19,7 @@ from taut.games._run import Run
 
 ROUGH = 1e-3  # part of τ to which an equilibrium on the way is solved
 STRIDE = 0.2
+PATIENCE = 500  # iterations that a temperature may take
 LOWEST = 1e-12  # of D: below, rounding hides what the strategies are
 
 
@@ -35,7 +36,7 @@ class Annealed(Record):
     lower, upper
         The value of the game, what the row player pays, lies between them, rounding included.
     exploitability
-        upper − lower: neither player can gain more than this by deviating.
+        max Aᵀx − min Ay, rounded up: neither player can gain more than this by deviating.
     converged, status, target
         Whether the exploitability that was asked for, ``target``, was reached: "converged", or
         "budget" (iterations ran out), "rounding" (no lower temperature helps) or "stopped".
@@ -80,7 +81,7 @@ class Annealed(Record):
         if self.shape:
             return (
                 f"{np.count_nonzero(self.converged)} of {np.size(self.converged)} games solved, "
-                f"largest exploitability {np.max(self.exploitability):.3g}"
+                f"largest exploitability {np.max(self.exploitability, initial=0.0):.3g}"
             )
         end = "" if self.converged else f", not the {self.target:.3g} asked for ({self.status})"
         return (
@@ -123,7 +124,7 @@ def anneal(
     if not 0 < tolerance < math.inf:
         raise ValueError(f"tolerance must be a finite number > 0, got {tolerance}")
     limit = whole_number(max_iterations, name="max_iterations", least=0)
-    game, kind = prepare(payoffs, 1.0)
+    game, kind = prepare(payoffs, 1.0, own_scale=True)
     batch = tuple(kind.shape[:-2])
     each = (game.take(np.asarray([k])) for k in range(game.tau.shape[0]))
     found = [_anneal_one(one, kind, tolerance, limit, callback) for one in each]
@@ -145,10 +146,9 @@ def _anneal_one(
 ) -> Annealed:
     """Anneal a single game; the strategies come in ``kind``'s library and precision."""
     largest = float(game.largest[0])
+    offset = float(game.offset[0])
     # Payoffs that are all the same have no range: there only rounding is left.
-    rounding = (
-        eps_of(game.tau) * sum(game.payoffs.shape[1:]) * (largest + abs(float(game.offset[0])))
-    )
+    rounding = eps_of(game.tau) * (sum(game.payoffs.shape[1:]) + 16) * largest
     target = max(tolerance * 2 * largest, 8 * rounding, 1e-300)
     size = max(float(game.interaction[0]), 2 * target)
     tau, iterations, products = size / 4, 0, 2
@@ -157,7 +157,7 @@ def _anneal_one(
     best: Annealed | None = None
     while True:
         level = _at(game, tau)
-        budget = np.asarray([limit - iterations])
+        budget = np.asarray([min(limit - iterations, PATIENCE)])
         run = Run(level, at, np.asarray([ROUGH * tau]), limit=budget)
         if solved_at is not None:
             newton(run, solved_at=np.asarray([solved_at]))
@@ -165,12 +165,17 @@ def _anneal_one(
         iterations, products = iterations + int(run.iterations[0]), products + int(run.products[0])
         x, y, at = returned(level, run.best, kind, ())
         below, above = (float(side[0]) for side in guarantees(level, at))
-        if best is None or above - below < best.exploitability:
-            good = above - below <= target
-            best = Annealed(x, y, below, above, above - below, good, "", target, tau, 0, 0)
-        stop = callback is not None and bool(callback(tau, above - below))
+        exploited = (above - below) * (1 + 4 * eps_of(game.tau))
+        if best is None or exploited < best.exploitability:
+            # The offset rounds with the sum, so it must not enter the exploitability.
+            edge = 4 * eps_of(game.tau) * (abs(offset) + largest)
+            sides = below + offset - edge, above + offset + edge
+            best = Annealed(x, y, *sides, exploited, exploited <= target, "", target, tau, 0, 0)
+        stop = callback is not None and bool(callback(tau, exploited))
         status = _status(good=best.converged, stop=stop, spent=iterations >= limit)
-        if status or tau <= LOWEST * size:
+        # A temperature that cannot be solved roughly is beyond what rounding allows.
+        lost = run.best_gap[0] > tau
+        if status or lost or tau <= LOWEST * size:
             status = status or "rounding"
             return replace(best, status=status, iterations=iterations, products=products)
         at, solved_at, tau = run.best, tau, max(tau * STRIDE, LOWEST * size)

@@ -56,13 +56,14 @@ def returned(
 
 
 def guarantees(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray]:
-    """What y earns at least and x pays at most in the game without entropy, rounded outward."""
-    error = to_host(game.tau * game.logit_error)
-    offset = to_host(game.offset)
-    below = to_host(at.costs).min(axis=-1) - error + offset
-    above = to_host(at.gains).max(axis=-1) + error + offset
-    eps = np.finfo(float).eps
-    return below - eps * np.abs(below), above + eps * np.abs(above)
+    """What y earns at least and x pays at most in the game without entropy and without its offset.
+
+    Rounded outward: a product errs by at most half an eps for each term, and weights that do not
+    sum to 1 by as much again.
+    """
+    terms = max(game.payoffs.shape[1:]) + 16
+    error = 2 * terms * float(np.finfo(float).eps) * to_host(game.largest)
+    return to_host(at.costs).min(axis=-1) - error, to_host(at.gains).max(axis=-1) + error
 
 
 def values(game: Game, at: Point) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

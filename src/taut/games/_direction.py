@@ -20,15 +20,20 @@ ACCURACY = 1e-4  # of an inexact step: looser ones often fail to lower the gap
 PATIENCE = 60  # conjugate gradient steps before a factorisation is worth its price
 
 
-def direction(game: Game, at: Point, judged: Judged) -> tuple[Array, Array, int]:
-    """The step (du, dv) and the products it cost, not counting a factorisation."""
+def direction(
+    game: Game, at: Point, judged: Judged, *, factorise: bool = False
+) -> tuple[Array, Array, int]:
+    """The step (du, dv) and the products it cost, not counting a factorisation.
+
+    Large games are solved by conjugate gradients unless a factorisation is asked for.
+    """
     xp = namespace(at.costs)
     residual_x = judged.answer_x.logs - at.x.logs
     residual_y = judged.answer_y.logs - at.y.logs
     x, y = at.x.weights, at.y.weights
     n, m = game.payoffs.shape[-2:]
     scaled = 1 / game.tau[:, None]
-    if min(n, m) > DIRECT:
+    if min(n, m) > DIRECT and not factorise:
         found = _by_gradients(game, x, y, residual_x, residual_y)
         if found is not None:
             return found
@@ -51,9 +56,9 @@ def covariance(p: Array, w: Array) -> Array:
 def _solve(centred: Array, weights: Array, p: Array, rhs: Array, tau: Array) -> Array:
     """Solve (1 + G P/τ²) w = rhs with G = CᵀDiag(weights)C and the covariance P of p.
 
-    With P = S Sᵀ and z = Sᵀw the system (1 + SᵀGS/τ²) z = Sᵀrhs has no eigenvalue below 1. What is
-    added to the diagonal covers the rounding of G, so that it is not singular in floating-point
-    numbers either.
+    With P = S Sᵀ and z = Sᵀw the system (1 + SᵀGS/τ²) z = Sᵀrhs has no eigenvalue below 1. Where
+    the 1 is lost to the rounding of G, as much as that rounding is added; no more, for it would
+    slow Newton's method down.
     """
     xp = namespace(rhs)
     root = p**0.5
@@ -62,11 +67,14 @@ def _solve(centred: Array, weights: Array, p: Array, rhs: Array, tau: Array) -> 
     mean = scaled @ p[:, :, None]
     image = (scaled - mean) * root[:, None, :]
     matrix = xp.matrix_transpose(image) @ image
-    size = xp.max(xp.max(matrix, axis=-1), axis=-1)[:, None, None]
-    ridge = 1 + 4 * (sum(scaled.shape[1:]) * eps_of(p)) * size
-    matrix = matrix + ridge * xp.eye(p.shape[-1], dtype=p.dtype, device=p.device)
-    right = root * (rhs - xp.sum(p * rhs, axis=-1, keepdims=True))
-    z = xp.linalg.solve(matrix, right[..., None])
+    size = eps_of(p) * xp.max(xp.max(matrix, axis=-1), axis=-1)[:, None, None]
+    identity = xp.eye(p.shape[-1], dtype=p.dtype, device=p.device)
+    right = (root * (rhs - xp.sum(p * rhs, axis=-1, keepdims=True)))[..., None]
+    try:
+        z = xp.linalg.solve(matrix + (1 + size) * identity, right)
+    except (ValueError, RuntimeError):  # NumPy's and torch's word for a singular matrix
+        enough = 4 * sum(scaled.shape[1:])
+        z = xp.linalg.solve(matrix + (1 + enough * size) * identity, right)
     return rhs - (xp.matrix_transpose(scaled) @ (image @ z))[..., 0]
 
 

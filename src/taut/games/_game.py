@@ -76,11 +76,17 @@ def logit_error(shape: tuple[int, ...], largest: Array, tau: Array) -> Array:
 
 
 def prepare(
-    payoffs: Array, tau: Array, *, work: float = CHEAP, name: str = "payoffs"
+    payoffs: Array,
+    tau: Array,
+    *,
+    own_scale: bool = False,
+    work: float = CHEAP,
+    name: str = "payoffs",
 ) -> tuple[Game, Array]:
     """The games in float64 on one batch axis, and the payoffs as the caller's kind of array.
 
-    Both have the shape in which payoffs and temperatures broadcast. ``work`` limits the operations
+    Both have the shape in which payoffs and temperatures broadcast. With ``own_scale`` the
+    temperatures are in units of the size of each game's payoffs. ``work`` limits the operations
     that go into an exact D.
     """
     kind = as_payoffs(payoffs, name=name)
@@ -99,6 +105,8 @@ def prepare(
     offset = np.where(np.abs(offset) > top - bottom, offset, 0.0)
     size = np.maximum(np.abs(bottom - offset), np.abs(top - offset))
     taus = np.broadcast_to(taus, kind.shape[:-2]).reshape(-1).copy()
+    if own_scale:
+        taus = taus * np.where(size > 0, size, 1.0)
     _check_ratio(size, taus)
     if offset.any():  # sums of what the offset was taken off would round relative to the offset
         host = host - offset[:, None, None]

@@ -64,8 +64,8 @@ class LogitEquilibrium(Record):
         What each player could gain at most by another strategy in the game with entropies,
         τKL(x ‖ σ(Ay/τ)) and τKL(y ‖ σ(Bᵀx/τ)): upper bounds, rounding included.
     distance
-        :class:`taut.Bound` on ‖y − y*‖₁, where the equilibrium is certified to be unique, else
-        None: there may be others.
+        :class:`taut.Bound` on ‖y − y*‖₁, y divided by its sum, where the equilibrium is certified
+        to be unique, else None: there may be others.
     payoffs
         xᵀAy and xᵀBy.
     exploitability
@@ -274,7 +274,7 @@ def _judge(
     worst = max(regrets)
     distance = None
     if certificate.contracts:
-        distance = _distance(first, second, own_y, certificate, error_x + error_y)
+        distance = _distance(first, second, own_y, certificate)
     status = "converged" if worst <= target else "rounding"
     return LogitEquilibrium(
         x,
@@ -292,14 +292,15 @@ def _judge(
     )
 
 
-def _distance(
-    first: Game, second: Game, y: Mixed, certificate: LogitCertificate, error: float
-) -> Bound:
+def _distance(first: Game, second: Game, y: Mixed, certificate: LogitCertificate) -> Bound:
     """‖y − y*‖₁ ≤ ‖y − T(y)‖₁/(1 − factor), and never more than 2."""
     tau, factor = certificate.tau, float(certificate.factor.upper)
     answer = mixed(to_host(first.payoffs)[0] @ y.weights / tau).weights
     back = mixed(answer @ to_host(second.payoffs)[0] / tau).weights
-    # A logit error e changes a softmax by at most e in l1, and the second map by its own factor.
-    moved = float(np.abs(y.weights - back).sum()) + 4 * error * (1 + math.sqrt(factor))
+    # Logits that err by e move a softmax by at most e in l1; what the first answer errs by goes
+    # through the second map, whose own factor r_B may be large however small the product is.
+    error_x, error_y = (float(to_host(game.logit_error)[0]) for game in (first, second))
+    through = float(to_host(second.sensitivity)[0])
+    moved = float(np.abs(y.weights - back).sum()) + 4 * (error_y + through * error_x)
     upper = min(moved / (1 - factor) * (1 + 1e-14), 2.0)
-    return Bound(0.0, upper, "upper", lp(1), "y", "logit-tv", quantity="distance")
+    return Bound(0.0, upper, "upper", lp(1), "y over its sum", "logit-tv", quantity="distance")

@@ -65,8 +65,9 @@ def newton(run: Run, *, solved_at: Host | None = None) -> None:
         stages = stages._replace(tau=goal, base=np.maximum(solved_at[run.unsolved], goal))
     staged = game.at(like(stages.tau, at.costs))
     judged = judge(staged, at)
+    factorise = False
     while run.going:
-        dx, dy, cost = direction(staged, at, judged)
+        dx, dy, cost = direction(staged, at, judged, factorise=factorise)
         level = -namespace(dx).log(4 * staged.sensitivity)[:, None]
         at = point(game, _moved(at.x, dx, level), _moved(at.y, dy, level))
         judged = judge(staged, at)
@@ -75,6 +76,7 @@ def newton(run: Run, *, solved_at: Host | None = None) -> None:
         stages = _count(stages, relative)
         failed = ~arrived & ((stages.steps > STEPS) | (stages.idle > IDLE))
         true_gaps = judged.gaps if final.all() else judge(game, at).gaps
+        factorise |= bool(failed.any())  # an inexact step may have been too inexact
         stages, lost = _move_on(stages, arrived, failed)
         keep = run.advance(at, true_gaps, products=2 + cost, leave=lost)
         if arrived.any() or failed.any():

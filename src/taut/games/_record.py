@@ -28,8 +28,13 @@ class Record:
         """The answer to one game of a batch, or to some of them."""
         if not self.shape:
             raise TypeError("this is the answer to a single game and cannot be indexed")
-        picked = {f.name: _pick(getattr(self, f.name), index) for f in fields(self)}  # type: ignore[arg-type]
-        return replace(self, **picked)  # type: ignore[type-var]
+        # By number of the game, so that an index means games and never strategies.
+        chosen = np.arange(math.prod(self.shape)).reshape(self.shape)[index].copy()
+        batch = len(self.shape)
+        names = [f.name for f in fields(self)]  # type: ignore[arg-type]
+        return replace(  # type: ignore[type-var]
+            self, **{name: _pick(getattr(self, name), chosen, index, batch) for name in names}
+        )
 
     def __len__(self) -> int:
         if not self.shape:
@@ -46,21 +51,17 @@ class Record:
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
 
 
-def _pick(value: Any, index: Any) -> Any:
+def _pick(value: Any, chosen: Any, index: Any, batch: int) -> Any:
     """The part of a field that belongs to some games; what all share stays."""
     if isinstance(value, Bound):
-        picked = value[index]
-        sides = (_pick_number(side) for side in (picked.lower, picked.upper))
-        lower, upper = sides
-        return picked._replace(lower=lower, upper=upper)
+        sides = (_pick(side, chosen, index, batch) for side in (value.lower, value.upper))
+        return value._replace(**dict(zip(("lower", "upper"), sides, strict=True)))
     if isinstance(value, Record):
         return value[index]
-    return _pick_number(value[index]) if hasattr(value, "shape") else value
-
-
-def _pick_number(value: Any) -> Any:
-    """A plain number or string for what has no axis."""
-    return value.item() if getattr(value, "shape", None) == () else value
+    if not hasattr(value, "shape"):
+        return value
+    picked = value.reshape((-1, *value.shape[batch:]))[chosen]
+    return picked.item() if picked.shape == () else picked
 
 
 def _plain(value: Any) -> Any:

@@ -46,7 +46,8 @@ class Solution(Record):
         Duality gap of (x, y), each divided by its sum: an upper bound that includes rounding, in
         units of payoff.
     distance
-        What follows from it (theorem gap): √(‖x − x*‖₁² + ‖y − y*‖₁²) is at most this.
+        What follows from it (theorem gap): √(‖x − x*‖₁² + ‖y − y*‖₁²) is at most this, x and y
+        divided by their sums, which are 1 but for rounding.
     exploitability
         max Aᵀx − min Ay, rounded up: what best answers win in the game without entropy.
     converged
@@ -103,7 +104,7 @@ class Solution(Record):
     def __str__(self) -> str:
         if self.distance.shape:
             solved = np.count_nonzero(to_host(self.converged))
-            worst = np.max(self.gap)
+            worst = np.max(self.gap, initial=0.0)
             return f"{solved} of {np.size(self.gap)} games solved, largest gap {worst:.3g}"
         end = "" if self.converged else f", not the {self.target:.3g} asked for ({self.status})"
         return (
@@ -234,7 +235,7 @@ def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certif
         found, run.products = to_host(judge(game, at).gaps), run.products + 2
         status = np.where((status == "converged") & (found > run.target), "rounding", status)
     distance = np.sqrt(2 * found / to_host(game.tau)) * (1 + 1e-15)
-    below, above = guarantees(game, at)
+    below, above = guarantees(game, at)  # without the offset, which cancels
     lower, upper, payoff = values(game, at)
     numbers = {
         "value": lower + (upper - lower) / 2,
@@ -242,7 +243,7 @@ def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certif
         "upper": upper,
         "payoff": payoff,
         "gap": found,
-        "exploitability": above - below,
+        "exploitability": (above - below) * (1 + 1e-15),
         "converged": status == "converged",
         "status": status,
         "target": run.target,
@@ -252,7 +253,13 @@ def _solution(run: Run, kind: Array, batch: tuple[int, ...], certificate: Certif
     }
     distance = shaped(np.minimum(distance, math.sqrt(8.0)), batch)
     bound = Bound(
-        0 * distance, distance, "upper", lp(1), "x and y together", "gap", quantity="distance"
+        0 * distance,
+        distance,
+        "upper",
+        lp(1),
+        "x and y over their sums",
+        "gap",
+        quantity="distance",
     )
     return Solution(
         x=x,
