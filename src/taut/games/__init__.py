@@ -9,7 +9,8 @@ Nash equilibrium, :func:`logit_equilibrium` treats two players with payoffs of t
 from taut.games._anneal import Annealed, anneal
 from taut.games._certificate import Certificate, certify
 from taut.games._files import Payoffs, read
-from taut.games._logit import LogitCertificate, LogitEquilibrium, logit_equilibrium
+from taut.games._logit import logit_equilibrium
+from taut.games._logit_answer import LogitCertificate, LogitEquilibrium
 from taut.games._policy import Sensitivity, largest_scale, policy_sensitivity
 from taut.games._solve import Solution, solve
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from taut.games._anneal import Annealed, anneal
 from taut.games._files import Payoffs, read
-from taut.games._logit import LogitEquilibrium, logit_equilibrium
+from taut.games._logit import logit_equilibrium
+from taut.games._logit_answer import LogitEquilibrium
 from taut.games._plot import ENDINGS, plot_gap
 from taut.games._solve import Solution, solve
 
