@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taut import games
-from taut.games._norms import matrix_norm
+from taut._matrix_norm import matrix_norm
 from taut.games._survey import interaction, row_bound, survey
 
 PENNIES = np.array([[1.0, -1.0], [-1.0, 1.0]])

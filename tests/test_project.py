@@ -24,6 +24,7 @@ LAYERS = (
     "_array",
     "_checks",
     "_rounding",
+    "_matrix_norm",
     "theorems",
     "_bound",
     "_compose",
@@ -44,6 +45,7 @@ LAYERS = (
     "_lipschitz",
     "_steps",
     "_empirical",
+    "attention",
     "games",
     "__init__",
     "cli",
@@ -91,7 +93,7 @@ def test_all_is_what_is_public():
     assert sorted(taut.__all__) == taut.__all__
     public = {name for name in vars(taut) if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
     # Submodules show once somebody has imported them.
-    assert (public - {"cli"}) | {"games"} == set(taut.__all__) - {"__version__"}
+    assert (public - {"cli"}) | {"attention", "games"} == set(taut.__all__) - {"__version__"}
     for name in taut.__all__:
         assert getattr(taut, name).__doc__
 

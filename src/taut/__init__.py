@@ -23,7 +23,7 @@ from taut._steps import (
 )
 
 if TYPE_CHECKING:
-    from taut import games
+    from taut import attention, games
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,7 @@ __all__ = [
     "Regularity",
     "__version__",
     "add",
+    "attention",
     "blend",
     "bounded_logits_lipschitz",
     "chain",
@@ -64,9 +65,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `taut.games` on first use: it compiles kernels, which not everybody needs."""
-    if name != "games":
+    """Import `taut.games` and `taut.attention` on first use: not everybody needs them."""
+    if name not in ("attention", "games"):
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 
-    return import_module("taut.games")
+    return import_module(f"taut.{name}")

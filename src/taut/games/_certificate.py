@@ -11,9 +11,9 @@ import numpy as np
 from taut._array import Array, to_host
 from taut._bound import Bound, lp
 from taut._checks import dual_exponent, exponent, real_number
+from taut._matrix_norm import matrix_norm
 from taut.games._game import Game, prepare
 from taut.games._iterate import mixing
-from taut.games._norms import matrix_norm
 from taut.games._record import Record
 
 Host = np.ndarray[Any, np.dtype[Any]]

@@ -7,6 +7,7 @@ Notation: logits x in R^n, inverse temperature λ > 0, s = softmax(λx) with s�
 M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1.
 """
 
+from taut.theorems._attention import ATTENTION
 from taut.theorems._entry import Erratum, Theorem
 from taut.theorems._errata import ERRATA
 from taut.theorems._games import GAMES
@@ -20,15 +21,18 @@ SOURCES = {
     "S2": "The softmax function: properties (lecture notes)",
     "S3": "Softmax and log-sum-exp (note, 2025)",
     "S4": "Orthogonality constraints for transformers in translation and dialogue",
+    "Castin 2024": "V. Castin, P. Ablin, G. Peyré, How smooth is attention?, ICML 2024",
     "Cen 2021": "S. Cen, Y. Wei, Y. Chi, Fast policy extragradient methods for competitive games "
     "with entropy regularization, NeurIPS 2021",
+    "Kim 2021": "H. Kim, G. Papamakarios, A. Mnih, The Lipschitz constant of self-attention, "
+    "ICML 2021",
     "Yudin 2025": "N. Yudin et al., Pay attention to attention distribution, arXiv 2507.07814",
     "Zhai 2023": "S. Zhai et al., Stabilizing transformer training by preventing attention entropy "
     "collapse, ICML 2023",
     "taut": "proved in the theory pages of this project",
 }
 
-THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *GAMES)}
+THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *ATTENTION, *GAMES)}
 
 
 def get(theorem_id: str) -> Theorem:
