@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -14,15 +15,15 @@ from taut._bound import Bound
 R = TypeVar("R", bound="Record")
 
 
-class Record:
+class Record(ABC):
     """Base of the frozen dataclasses that hold answers for one game or a batch of games."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Shape of the batch; () for a single game."""
-        raise NotImplementedError
 
     def __getitem__(self: R, index: Any) -> R:
         """The answer to one game of a batch, or to some of them."""
