@@ -80,8 +80,8 @@ def test_many_tokens_need_no_matrix(layer):
 
 def test_extremes_stay_bounds():
     """Overflow makes a bound infinite and never wrong; zeros make it zero."""
-    huge = attention.Layer(EYE * 1e200, EYE * 1e200, EYE)
-    assert attention.dot_product_ball(huge, 1.0, n=4).upper == math.inf
+    huge = attention.Layer(EYE * 1e40, EYE * 1e40, EYE, scale=1e40)
+    assert attention.dot_product_ball(huge, 1e40, n=4).upper > 1e150
     zero = attention.Layer(EYE, EYE, 0 * EYE)
     assert attention.dot_product(zero, X).upper < 1e-10
     assert attention.dot_product_ball(zero, 1.0, n=4).upper < 1e-10
@@ -174,3 +174,42 @@ def test_what_is_refused_and_what_it_says(call, message):
 def test_masks_are_boolean(layer):
     with pytest.raises(TypeError, match="mask must be boolean"):
         attention.dot_product(layer, X, mask=np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("p", [1.0, 1 + 2.0**-52, 1.0001, 1.001, 1.01, 1.5, 2.0, 3.0, math.inf])
+@pytest.mark.parametrize("size", [1e-30, 0.1, 0.5, 10.0])
+def test_affinity_does_not_underflow(p, size):
+    """The true constant at q = 0 is size·2^(1/p)/4; powers of a dual exponent vanish at once."""
+    true = size * 2 ** (1 / p) / 4
+    assert true <= attention.affinity([[0.0, 0.0], [size, 0.0]], scale=1.0, p=p).upper
+    assert attention.affinity([[0.0, 0.0], [size, 0.0]], scale=1.0, p=p).upper <= true * 1.0001
+
+
+def test_a_context_is_a_context_whatever_object_it_is():
+    rng = np.random.default_rng(0)
+    layer = attention.Layer(*rng.normal(size=(3, 2, 2)), scale=1.0)
+    x = rng.normal(size=(3, 2))
+    same = attention.dot_product(layer, x, context=x, exact=True)
+    copy = attention.dot_product(layer, x, context=x.copy(), exact=True)
+    assert same.value == copy.value
+    assert attention.jacobian(layer, x, context=x).shape == (6, 12)
+
+
+def test_sizes_that_would_underflow_are_refused():
+    eye = np.eye(2)
+    with pytest.raises(ValueError, match="the size of wv is 1e-100, out of range"):
+        attention.Layer(eye, eye, 1e-100 * eye)
+    layer = attention.Layer(eye, eye, eye)
+    with pytest.raises(ValueError, match="the size of x is 1e"):
+        attention.dot_product(layer, 1e200 * eye)
+    with pytest.raises(ValueError, match="n must be at most"):
+        attention.dot_product_ball(layer, 1.0, n=10**30)
+    with pytest.raises(TypeError, match="causal must be True or False"):
+        attention.dot_product(layer, eye, causal="no")
+    with pytest.raises(TypeError, match=r"must be a taut\.attention\.Layer"):
+        attention.dot_product(eye, eye)
+    for tiny in (1e-40, 1e40):
+        small = attention.Layer(eye, eye, tiny * eye, tiny * eye)
+        tokens = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+        exact = attention.dot_product(small, tokens, exact=True).value
+        assert exact <= attention.dot_product(small, tokens).upper

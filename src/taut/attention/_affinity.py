@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from taut._array import Array
+from taut._array import Array, lp_norm, quietly
 from taut._bound import Bound, lp
 from taut._checks import dual_exponent, exponent
 from taut._matrix_norm import matrix_norm
@@ -18,6 +18,7 @@ from taut.attention._spectral import EPS, bounded, times
 Form = Literal["diameter", "centred", "seed"]
 
 
+@quietly
 def affinity(
     keys: Array,
     *,
@@ -60,6 +61,8 @@ def affinity(
     >>> affinity(keys, scale=1.0, queries=[[0.0, 0.0]])[0]
     Bound(exact 0.471405, l2, these queries and keys; affinity-local)
     """
+    if form not in ("diameter", "centred", "seed"):
+        raise ValueError(f"form must be diameter, centred or seed, got {form!r}")
     k = numbers(keys, name="keys")
     alpha = 1 / math.sqrt(k.shape[1]) if scale is None else positive(scale, name="scale")
     p = exponent(p)
@@ -74,8 +77,6 @@ def affinity(
         return bounded(times(2 * alpha, _norm(k, 2)), lp(2), domain, "affinity-seed")
     if form == "centred":
         return bounded(times(alpha / 2, _centred(k, p)), lp(p), domain, "affinity")
-    if form != "diameter":
-        raise ValueError(f"form must be diameter, centred or seed, got {form!r}")
     factor = round_up(alpha * 2 ** (1 / p) / 4, 8 * EPS)
     return bounded(
         times(float(factor), _diameter(k, dual_exponent(p))), lp(p), domain, "affinity-diameter"
@@ -99,9 +100,9 @@ def _diameter(k: Matrix, p: float) -> float:
     """Largest distance of two keys in l_p, rounded up."""
     largest = 0.0
     for i, row in enumerate(k[:-1]):
-        apart = np.linalg.norm(k[i + 1 :] - row, ord=p, axis=1)
+        apart = lp_norm(k[i + 1 :] - row, p)  # scaled: powers of p near ∞ underflow at once
         largest = max(largest, float(apart.max()))
-    slack = (k.shape[1] + 16) * EPS
+    slack = (k.shape[1] + 16) * EPS  # roundings before the root are divided by p
     return float(round_up(largest, slack, absolute=4 * EPS * float(np.abs(k).max()) * k.shape[1]))
 
 

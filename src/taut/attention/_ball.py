@@ -9,8 +9,7 @@ import numpy as np
 
 from taut._array import Array, quietly
 from taut._bound import Bound
-from taut._checks import finite_at_least_zero, whole_number
-from taut.attention._inputs import Matrix, additive, visible
+from taut.attention._inputs import Matrix, additive, count, length, visible
 from taut.attention._layer import Layer
 from taut.attention._limits import heaviest_column
 from taut.attention._reach import Reach, reach_of
@@ -72,13 +71,13 @@ def dot_product_ball(
         raise ValueError(f"wrt must be input, queries or context, got {wrt!r}")
     if norm not in ("l2", "token"):
         raise ValueError(f"norm must be l2 or token, got {norm!r}")
-    n = whole_number(n, name="n", least=1)
-    radius = finite_at_least_zero(radius, name="radius")
+    n = count(n, name="n")
+    radius = length(radius, name="radius")
     itself = context_radius is None and context_n is None
-    far = radius if context_radius is None else finite_at_least_zero(
+    far = radius if context_radius is None else length(
         context_radius, name="context_radius"
     )  # fmt: skip
-    m = n if context_n is None else whole_number(context_n, name="context_n", least=1)
+    m = n if context_n is None else count(context_n, name="context_n")
     if itself and layer.inputs != layer.context_inputs:
         raise ValueError(
             f"queries take tokens of width {layer.inputs} and keys of {layer.context_inputs}: give "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taut._array import quietly
 from taut._bound import Bound
-from taut._checks import finite_at_least_zero, whole_number
+from taut.attention._inputs import count, length
 from taut.attention._layer import Layer
 from taut.attention._spectral import (
     FROBENIUS,
@@ -32,8 +32,8 @@ def castin_ball(layer: Layer, radius: float, *, n: int) -> Bound:
     >>> castin_ball(layer, 1.0, n=16)
     Bound(at most 15.5885, l2, tokens of length at most 1, n = 16; attn-castin)
     """
-    n = whole_number(n, name="n", least=1)
-    radius = finite_at_least_zero(radius, name="radius")
+    n = count(n, name="n")
+    radius = length(radius, name="radius")
     if layer.softcap is not None or any(h.bq.any() or h.bk.any() for h in layer.heads):
         raise ValueError("this bound is for layers without biases and soft cap; use "
                          "dot_product_ball")  # fmt: skip

@@ -79,7 +79,7 @@ def contexts(layer: Layer, at: Tokens, folded: list[Evaluated]) -> list[Matrix]:
         return columns([part(folded[0])])
     m = len(at.y)
     added = sum(math.sqrt(min(float(c.max()) for c in columns([part(h)]))) for h in folded)
-    found = [np.full(m, added**2)]
+    found = [np.full(m, added * added)]
     whole = joint(layer, at, folded)
     if whole is not None:
         found += columns([whole])
@@ -90,7 +90,9 @@ def contexts(layer: Layer, at: Tokens, folded: list[Evaluated]) -> list[Matrix]:
     stacked = columns([part(head) for head in plain])
     values = spectral(np.vstack([_norm_of_weights(head) * head.values for head in plain]))
     apart = values + math.hypot(*(_key_part(head) for head in plain))
-    return found + [(factor * np.sqrt(c) + error) ** 2 for c in (*stacked, np.full(m, apart**2))]
+    return found + [
+        (factor * np.sqrt(c) + error) ** 2 for c in (*stacked, np.full(m, apart * apart))
+    ]
 
 
 def _norm_of_weights(head: Evaluated) -> float:

@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 from taut._array import Array, to_host
-from taut._checks import as_float_array, real_number
+from taut._checks import as_float_array, finite_at_least_zero, real_number, whole_number
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
+
+SMALLEST, LARGEST = 1e-40, 1e40  # of weights, tokens and factors
+MOST = 10**8  # tokens
 
 
 def numbers(x: Array, *, name: str, ndim: int = 2) -> Matrix:
@@ -18,6 +21,8 @@ def numbers(x: Array, *, name: str, ndim: int = 2) -> Matrix:
 
     Half and single precision are exact in float64, so nothing is lost on the way.
     """
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a masked array; leave out what is masked, or use mask=")
     _, x = as_float_array(x, name=name)
     found = np.asarray(to_host(x), dtype=np.float64)
     if found.ndim != ndim or 0 in found.shape:
@@ -27,15 +32,41 @@ def numbers(x: Array, *, name: str, ndim: int = 2) -> Matrix:
         )
     if not np.isfinite(found).all():
         raise ValueError(f"{name} contains NaN or infinity; a bound needs finite numbers")
+    size = float(np.abs(found).max())
+    if size != 0:
+        _in_range(size, name=f"the size of {name}")
     return found
 
 
 def positive(value: float, *, name: str) -> float:
-    """Check a finite number > 0."""
+    """Check a finite number > 0 of a size that can be squared."""
     found = real_number(value, name=name)
     if not 0 < found < math.inf:
         raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    return _in_range(found, name=name)
+
+
+def length(value: float, *, name: str) -> float:
+    """Check a finite number ≥ 0 of a size that can be squared."""
+    found = finite_at_least_zero(value, name=name)
+    return found if found == 0 else _in_range(found, name=name)
+
+
+def count(value: int, *, name: str) -> int:
+    """Check a number of tokens."""
+    found = whole_number(value, name=name, least=1)
+    if found > MOST:
+        raise ValueError(f"{name} must be at most {MOST}, got {found}")
     return found
+
+
+def _in_range(size: float, *, name: str) -> float:
+    """Refuse what products of weights and tokens, squared, would over- or underflow by."""
+    if not SMALLEST <= size <= LARGEST:
+        raise ValueError(
+            f"{name} is {size:.3g}, out of range [{SMALLEST:g}, {LARGEST:g}]: rescale it"
+        )
+    return size
 
 
 def visible(mask: Array, causal: bool, shape: tuple[int, int]) -> np.ndarray[Any, np.dtype[Any]]:
@@ -55,6 +86,8 @@ def visible(mask: Array, causal: bool, shape: tuple[int, int]) -> np.ndarray[Any
             raise ValueError(
                 f"mask must be of shape {shape} (queries, keys), got {given.shape}"
             ) from None
+    if not isinstance(causal, (bool, np.bool_)):
+        raise TypeError(f"causal must be True or False, got {causal!r}")
     if causal:
         if n != m:
             raise ValueError(f"a causal mask needs as many queries as keys, got {n} and {m}")

@@ -12,6 +12,7 @@ from taut._bound import Bound
 from taut._checks import whole_number
 from taut._rounding import round_up
 from taut.attention._inputs import Matrix, numbers
+from taut.attention._inputs import count as count_tokens
 from taut.attention._spectral import (
     EPS,
     FROBENIUS,
@@ -60,7 +61,7 @@ def l2_attention(
     Bound(at most 13.0677, l2, all inputs, n = 16, every token sees itself; l2-kim)
     """
     wq, wv = numbers(wq, name="wq"), numbers(wv, name="wv")
-    count, n = whole_number(heads, name="heads", least=1), whole_number(n, name="n", least=1)
+    count, n = whole_number(heads, name="heads", least=1), count_tokens(n, name="n")
     if wq.shape[1] != wv.shape[1]:
         raise ValueError(f"wq and wv take {wq.shape[1]} and {wv.shape[1]} inputs, must be the same")
     if wq.shape[0] % count or wv.shape[0] % count:

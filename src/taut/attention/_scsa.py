@@ -9,9 +9,8 @@ import numpy as np
 
 from taut._array import Array, quietly
 from taut._bound import Bound
-from taut._checks import whole_number
 from taut._rounding import round_up
-from taut.attention._inputs import Matrix, numbers, positive, visible
+from taut.attention._inputs import Matrix, count, numbers, positive, visible
 from taut.attention._limits import heaviest_column
 from taut.attention._spectral import EPS, FROBENIUS, bounded, plus, root, spectral, times
 
@@ -65,7 +64,7 @@ def scsa(
         raise ValueError(
             f"queries and keys must be of one width, got {wq.shape[0]} and {wk.shape[0]}"
         )
-    n = whole_number(n, name="n", least=1)
+    n = count(n, name="n")
     tau, nu = positive(tau, name="tau"), positive(nu, name="nu")
     outer = float(round_up(nu / math.sqrt(positive(epsilon, name="epsilon")), 8 * EPS))
     domain = f"all inputs, n = {n}"

@@ -27,11 +27,7 @@ class Tokens(NamedTuple):
     seen: np.ndarray[Any, np.dtype[Any]]
     bias: Matrix | None
     turn: Matrix | None  # (tokens, width, width), of queries and keys alike
-
-    @property
-    def itself(self) -> bool:
-        """Whether queries and keys are made of the same tokens (self-attention)."""
-        return self.y is self.x
+    itself: bool  # whether queries and keys are made of the same tokens (self-attention)
 
 
 class Row(NamedTuple):
@@ -57,6 +53,8 @@ def tokens(
     layer: Layer, x: Array, context: Array, mask: Array, causal: bool, bias: Array, rotations: Array
 ) -> Tokens:
     """Check everything that is not a weight."""
+    if not isinstance(layer, Layer):
+        raise TypeError(f"layer must be a taut.attention.Layer, got {type(layer).__name__}")
     x = numbers(x, name="x")
     y = x if context is None else numbers(context, name="context")
     for found, wanted, name in ((x, layer.inputs, "x"), (y, layer.context_inputs, "context")):
@@ -74,9 +72,9 @@ def tokens(
                 f"rotations must be one matrix for each position, {(max(shape), width, width)}, "
                 f"got {turn.shape}"
             )
-    return Tokens(
-        x, y, visible(mask, causal, shape), additive(bias, (len(layer.heads), *shape)), turn
-    )
+    seen = visible(mask, causal, shape)
+    fixed = additive(bias, (len(layer.heads), *shape))
+    return Tokens(x, y, seen, fixed, turn, itself=context is None)
 
 
 @quietly
