@@ -11,6 +11,7 @@ from taut.theorems._attention import ATTENTION
 from taut.theorems._entry import Erratum, Theorem
 from taut.theorems._errata import ERRATA
 from taut.theorems._games import GAMES
+from taut.theorems._modules import MODULES
 from taut.theorems._softmax import SOFTMAX
 
 __all__ = ["ERRATA", "SOURCES", "THEOREMS", "Erratum", "Theorem", "get"]
@@ -32,7 +33,7 @@ SOURCES = {
     "taut": "proved in the theory pages of this project",
 }
 
-THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *ATTENTION, *GAMES)}
+THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *ATTENTION, *MODULES, *GAMES)}
 
 
 def get(theorem_id: str) -> Theorem:

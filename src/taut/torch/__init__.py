@@ -1,0 +1,36 @@
+"""Certificates for PyTorch modules and models.
+
+:func:`certify` bounds how far the output of a network moves with its input, on a domain
+(:class:`Ball`, :class:`Everywhere`) or at given inputs (:class:`At`); :func:`register` teaches it
+new modules.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError:
+    raise ImportError("taut.torch needs PyTorch: pip install 'taut[torch]'") from None
+
+from taut.torch import _hf_decoders, _hf_encoders, _hf_seq2seq, _hf_vision, _nn  # noqa: F401  (rules)
+from taut.torch._activations import Activation
+from taut.torch._certificate import Certificate
+from taut.torch._certify import certify
+from taut.torch._domain import At, Ball, Everywhere
+from taut.torch._heads import HeadNorm, Heads
+from taut.torch._region import Region
+from taut.torch._rules import MissingRuleError, register
+from taut.torch._run import Run
+
+__all__ = [
+    "Activation",
+    "At",
+    "Ball",
+    "Certificate",
+    "Everywhere",
+    "HeadNorm",
+    "Heads",
+    "MissingRuleError",
+    "Region",
+    "Run",
+    "certify",
+    "register",
+]

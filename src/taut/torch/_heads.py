@@ -1,0 +1,100 @@
+"""Heads: the weights of an attention module, and the norms of them that bounds need."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from taut.torch._mlp import Affine
+from taut.torch._numbers import Numbers, number
+from taut.torch._spectral import frobenius, length, spectral
+
+
+class HeadNorm(NamedTuple):
+    """RMSNorm of the queries or keys of every head (QK-norm)."""
+
+    gain: torch.Tensor | None
+    epsilon: float
+
+
+class Heads(NamedTuple):
+    """Dot-product attention: scores cap(scale·⟨q, k⟩), weights as (outputs, inputs).
+
+    The heads stand one after another in the outputs of ``query``, ``key`` and ``value`` and in the
+    inputs of ``output``.
+    """
+
+    query: Affine
+    key: Affine
+    value: Affine
+    output: Affine | None
+    heads: int
+    kv_heads: int
+    scale: float
+    softcap: float | None = None
+    query_norm: HeadNorm | None = None
+    key_norm: HeadNorm | None = None
+
+    @property
+    def width(self) -> int:
+        """Width of a query."""
+        return self.query[0].shape[0] // self.heads
+
+    @property
+    def group(self) -> int:
+        """How many heads share one key and value."""
+        return self.heads // self.kv_heads
+
+
+class Norms(NamedTuple):
+    """Norms of the weights: of all heads together, and of each."""
+
+    output: float
+    query: float
+    key: float
+    value: float
+    ratio: float  # ‖value‖/‖key‖
+    both: float  # of [ratio·key; value]
+    queries: Numbers
+    keys: Numbers
+    values: Numbers
+    query_biases: Numbers
+    key_biases: Numbers
+    output_size: float  # Frobenius
+    query_size: float
+    key_size: float
+
+
+def norms(heads: Heads) -> Norms:
+    """All of them, from the cache where the weights have not changed."""
+    wq, wk, wv = heads.query[0], heads.key[0], heads.value[0]
+    key, value = spectral(wk), spectral(wv)
+    ratio = value / key if key > 0 and 0 < value / key < 1e100 else 1.0
+    return Norms(
+        output=1.0 if heads.output is None else spectral(heads.output[0]),
+        query=spectral(wq),
+        key=key,
+        value=value,
+        ratio=ratio,
+        both=spectral(wk, wv, scales=(ratio, 1.0)),
+        queries=_each(wq, heads.heads),
+        keys=_each(wk, heads.kv_heads),
+        values=_each(wv, heads.kv_heads),
+        query_biases=_biases(heads.query[1], heads.heads),
+        key_biases=_biases(heads.key[1], heads.kv_heads),
+        output_size=1.0 if heads.output is None else frobenius(heads.output[0]),
+        query_size=frobenius(wq),
+        key_size=frobenius(wk),
+    )
+
+
+def _each(weight: torch.Tensor, heads: int) -> Numbers:
+    return number([spectral(block) for block in weight.chunk(heads)])
+
+
+def _biases(bias: torch.Tensor | None, heads: int) -> Numbers:
+    if bias is None:
+        return np.zeros(heads)
+    return number([length(block) for block in bias.chunk(heads)])

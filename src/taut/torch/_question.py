@@ -1,0 +1,161 @@
+"""Question: a module, a domain, and what else goes into it; asked of a rule or of the module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from taut.torch._domain import At, Ball, Domain, Everywhere
+from taut.torch._region import Region, everything, start
+from taut.torch._rules import Rule
+from taut.torch._run import Run
+from taut.torch._weights import runs_in
+
+
+@dataclass(frozen=True)
+class Question:
+    """What :func:`certify` was asked."""
+
+    module: nn.Module
+    rule: Rule
+    domain: Domain
+    context: Domain | torch.Tensor | None
+    mask: torch.Tensor | None
+    context_mask: torch.Tensor | None
+    norm: Literal["l2", "token"]
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("mask", "context_mask"):
+            value = getattr(self, name)
+            if value is not None and not (
+                isinstance(value, torch.Tensor) and value.dtype == torch.bool
+            ):
+                raise TypeError(f"{name} must be a tensor of bool, True where something is seen")
+        if isinstance(self.context, (Ball, Everywhere)) == isinstance(self.domain, At) and (
+            self.context is not None
+        ):
+            raise ValueError(
+                "domain and context must both be given inputs, or both sets of bounded tokens"
+            )
+        if isinstance(self.domain, At) and self.context is not None:
+            many = len(self.context.inputs if isinstance(self.context, At) else self.context)
+            if many != len(self.domain.inputs):
+                raise ValueError(
+                    f"domain and context must be of one batch, got {len(self.domain.inputs)} and "
+                    f"{many}"
+                )
+
+    @property
+    def where(self) -> str:
+        """The domain in words."""
+        if self.context is None:
+            return str(self.domain)
+        fixed = isinstance(self.context, torch.Tensor)
+        return f"{self.domain}, context {'fixed' if fixed else str(self.context)}"
+
+    @property
+    def masks(self) -> dict[str, torch.Tensor]:
+        """The masks that were given."""
+        given = {"mask": self.mask, "context_mask": self.context_mask}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def answer(self, run: Run) -> Region:
+        """What the rules make of the domain."""
+        x = _region(self.domain, run.device)
+        inputs: dict[str, Any] = dict(self.masks)
+        if self.context is not None:
+            inputs["context"] = _region(self.context, run.device)
+        return run(self.module, x, type(self.module).__name__, **inputs)
+
+    def points(self, count: int) -> list[torch.Tensor]:
+        """Inputs of the module inside the domain: tokens, and the context if there is one."""
+        dtype, device = runs_in(self.module)
+        source = torch.Generator().manual_seed(self.seed)
+        found = [_points(self.domain, count, source)]
+        if self.context is not None:
+            found.append(_points(self.context, count, source))
+        return [point.to(device, dtype) for point in found]
+
+    def call(self, x: torch.Tensor, context: torch.Tensor | None = None) -> torch.Tensor:
+        """The module itself."""
+        inputs: dict[str, Any] = dict(self.masks)
+        if context is not None:
+            inputs["context"] = context
+        return output_of(self.rule.call(self.module, x, **inputs))
+
+
+def output_of(found: Any) -> torch.Tensor:
+    """The tensor in what a module returns."""
+    for name in ("logits", "last_hidden_state"):
+        if hasattr(found, name):
+            found = getattr(found, name)
+    if isinstance(found, tuple):
+        found = found[0]
+    if not isinstance(found, torch.Tensor):
+        raise TypeError(f"the module returns {type(found).__name__}, of which no tensor is known")
+    return found
+
+
+def _region(domain: Domain | torch.Tensor, device: torch.device) -> Region:
+    """Where tokens can be at the entrance."""
+    if isinstance(domain, Ball):
+        return everything(domain.shape, domain.radius)
+    if isinstance(domain, Everywhere):
+        return everything(domain.shape, float("inf"))
+    fixed = isinstance(domain, torch.Tensor)
+    given = At(domain) if isinstance(domain, torch.Tensor) else domain
+    centre = given.inputs.detach().to(device, torch.float64)
+    region = start(centre[:, None] if centre.ndim == 2 else centre, given.radius)
+    return region.but(lip=region.lip * 0, radius=region.radius * 0) if fixed else region
+
+
+def _points(domain: Domain | torch.Tensor, count: int, source: torch.Generator) -> torch.Tensor:
+    """Points of a domain: those given, or random ones at several scales."""
+    if isinstance(domain, torch.Tensor):
+        return domain.detach()
+    if isinstance(domain, At):
+        return domain.inputs.detach()
+    noise = torch.randn(count, *domain.shape, generator=source, dtype=torch.float64)
+    scales = 10.0 ** -torch.arange(count, dtype=torch.float64)
+    if isinstance(domain, Ball):
+        token = noise.flatten(1).norm(dim=1) if noise.ndim == 4 else noise.norm(dim=-1)
+        longest = token.reshape(count, -1).amax(dim=1)
+        scales = scales * domain.radius * 0.999 / longest
+    return noise * scales.reshape(-1, *[1] * (noise.ndim - 1))
+
+
+def agree(question: Question, y: Region, device: torch.device) -> None:
+    """Refuse a rule that does not describe the module: at a point, both must give the same.
+
+    The module runs in its own precision, so half of the digits must agree.
+    """
+    points = question.points(1)
+    if y.centre is None:
+        inputs = [point.to(torch.float64) for point in points]
+        at = [At(point) for point in inputs]
+        run = Run(question.norm, 0.0, device, dry=True)
+        here = Question(
+            question.module, question.rule, at[0], at[1] if len(at) > 1 else None,
+            question.mask, question.context_mask, question.norm, question.seed,
+        )  # fmt: skip
+        y = here.answer(run)
+    assert y.centre is not None
+    executed = question.call(*points).to(device, torch.float64)
+    if executed.numel() != y.centre.numel():
+        raise RuntimeError(
+            f"the rule for {type(question.module).__name__} gives an output of shape "
+            f"{tuple(y.centre.shape)}, the module {tuple(executed.shape)}: the rule does not fit"
+        )
+    apart = float((executed.flatten() - y.centre.flatten()).norm())
+    size = float(y.centre.norm()) + 1e-30
+    allowed = max(torch.finfo(points[0].dtype).eps, 2.0**-52) ** 0.5
+    if not apart <= 4 * allowed * size:
+        raise RuntimeError(
+            f"the rule for {type(question.module).__name__} does not describe this module: their "
+            f"outputs differ by {apart / size:.2g} of their size. Is it in training mode, or does a "
+            "hook or a subclass change what it does?"
+        )
