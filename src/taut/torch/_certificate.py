@@ -74,7 +74,9 @@ class Certificate:
     def table(self, depth: int | None = 2) -> str:
         """The tree as text, as deep as asked for."""
         rows = self.rows(depth)
-        names = ["  " * row["depth"] + (row["module"].rsplit(".", 1)[-1] or row["class"]) for row in rows]
+        names = [
+            "  " * row["depth"] + (row["module"].rsplit(".", 1)[-1] or row["class"]) for row in rows
+        ]
         wide = max(len(name) for name in [*names, "module"])
         lines = [f"{'module':<{wide}}  {'bound':>10}  {'share':>6}  rule"]
         for name, row in zip(names, rows, strict=True):

@@ -16,6 +16,7 @@ import torch
 EPS = 2.0**-52
 AFFORDABLE = 1 << 26  # numbers in the second moments of one head; beyond, traces are taken
 BLOCK = 128
+LONG = 256  # keys, from which on second moments are summed in float32
 SQUARINGS = 2
 
 
@@ -43,10 +44,13 @@ def head(
     softcap: float | None,
     fixed: torch.Tensor | None,
     near: Near,
+    *,
+    dry: bool,
 ) -> tuple[Row, torch.Tensor]:
     """Bounds of one head, (queries, width) against (keys, width), and its mean values.
 
-    ``fixed`` is added to the scores; it is −inf where a query does not see a key.
+    ``fixed`` is added to the scores; it is −inf where a query does not see a key. A ``dry`` run
+    wants the mean values only.
     """
     if softcap is None:
         k = k - k.mean(dim=0)  # adds the same to all scores of a query (theorem shift)
@@ -58,6 +62,8 @@ def head(
     middle = v.mean(dim=0)
     centred = v - middle
     mean = weights @ centred
+    if dry:
+        return Row(mean, mean, weights), mean + middle
     long_q, long_k = q.norm(dim=1), float(k.norm(dim=1).max())
     # Relative error of the weights: that of the scores, twice, since they are compared.
     slack = 16 * EPS * (q.shape[1] + 8) * (1 + 2 * scale * float(long_q.max()) * long_k)
@@ -75,25 +81,20 @@ def head(
         # 1e-300 stands for weights that were too small to be stored.
         weights = ((weights + 1e-300) * growth[:, None]).clamp(max=1.0) * seen
         long_q = long_q + near.query
-    row = Row(
-        scale * (spread_v * spread_k).sqrt() * (1 + slack),
-        (scale * long_q) ** 2 * spread_v * (1 + slack),
-        weights * (1 + slack),
-    )
-    return row, mean + middle
+    turn, energy = scale * (spread_v * spread_k).sqrt(), (scale * long_q) ** 2 * spread_v
+    row = (torch.nan_to_num(part * (1 + slack), nan=math.inf) for part in (turn, energy, weights))
+    return Row(*row), mean + middle
 
 
-def _grown(
-    spread: torch.Tensor, growth: torch.Tensor, near: float, longest: float
-) -> torch.Tensor:
+def _grown(spread: torch.Tensor, growth: torch.Tensor, near: float, longest: float) -> torch.Tensor:
     """Variance when weights grow by a factor and points move; never more than their length²."""
-    most = (longest + near) ** 2 * (1 + 16 * EPS * 64)
+    most = min((longest + near), 1e150) ** 2 * (1 + 16 * EPS * 64)
+    if longest + near > 1e150:
+        most = math.inf
     return torch.nan_to_num(growth * (spread.sqrt() + near) ** 2, nan=math.inf).clamp(max=most)
 
 
-def spreads(
-    weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | None
-) -> torch.Tensor:
+def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | None) -> torch.Tensor:
     """Norm of the covariance of the values under each row of weights, from above.
 
     ``mean`` are the means, where they are known already, or zeros for second moments.
@@ -102,33 +103,34 @@ def spreads(
     d = values.shape[1]
     mean = weights @ values if mean is None else mean
     squares = values.square().sum(dim=1)
-    slack = 16 * EPS * (m + d) * float(squares.max())
-    if m * d * (d + 1) // 2 > AFFORDABLE:  # the trace is never below the norm
-        return (weights @ squares - mean.square().sum(dim=1)).clamp(min=0.0) + slack
-    i, j = torch.triu_indices(d, d, device=values.device)
-    products = values[:, i] * values[:, j]
+    power = weights @ squares
+    if m * d * d > AFFORDABLE:  # the trace is never below the norm
+        trace = (power - mean.square().sum(dim=1)).clamp(min=0.0)
+        return trace + 4 * EPS * (m + d) * power
+    # Long sums in float32: each entry errs by at most (terms)·eps of what was added up, which as a
+    # matrix is no larger than (terms)·eps·E|v|².
+    kind = torch.float64 if m < LONG else torch.float32
+    eps = torch.finfo(kind).eps
+    p, v, centre = weights.to(kind), values.to(kind), mean.to(kind)
+    products = (v[:, :, None] * v[:, None, :]).flatten(1)
     found = weights.new_empty(n)
     for start in range(0, n, BLOCK):
         rows = slice(start, min(start + BLOCK, n))
-        seen = int(weights[rows].any(dim=0).nonzero().max()) + 1  # the rest is 0 (a causal mask)
-        moments = weights[rows, :seen] @ products[:seen]
-        gram = weights.new_empty(len(moments), d, d)
-        gram[:, i, j] = moments
-        gram[:, j, i] = moments
-        centre = mean[rows]
-        gram -= centre[:, :, None] * centre[:, None, :]
-        found[rows] = _largest_eigenvalue(gram)
-    return found + slack
+        seen = int(p[rows].any(dim=0).nonzero().max()) + 1  # the rest is 0 (a causal mask)
+        gram = (p[rows, :seen] @ products[:seen]).unflatten(1, (d, d))
+        gram = torch.baddbmm(gram, centre[rows, :, None], centre[rows, None, :], alpha=-1)
+        found[rows] = _largest_eigenvalue(gram).to(found.dtype)
+    return found + (m + 16) * eps * power
 
 
 def _largest_eigenvalue(gram: torch.Tensor) -> torch.Tensor:
     """Norm of symmetric matrices from above: ‖A‖ ≤ ‖A^k‖_F^{1/k}, here for k = 4."""
-    size = gram.flatten(1).norm(dim=1)
-    unit = gram / size.clamp(min=1e-300)[:, None, None]
+    size = gram.flatten(1).norm(dim=1).clamp(min=torch.finfo(gram.dtype).tiny)
+    unit = gram / size[:, None, None]
     for _ in range(SQUARINGS):
         unit = unit @ unit
     power = unit.flatten(1).norm(dim=1) ** (0.5**SQUARINGS)
-    return size * power * (1 + 64 * EPS * gram.shape[-1])
+    return size * power * (1 + 16 * torch.finfo(gram.dtype).eps * gram.shape[-1])
 
 
 def stacked(rows: list[torch.Tensor], rounds: int = 3) -> float:

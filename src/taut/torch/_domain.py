@@ -10,7 +10,6 @@ import torch
 
 from taut._checks import real_number, whole_number
 
-
 Shape = tuple[int, ...]
 
 

@@ -43,6 +43,13 @@ class Heads(NamedTuple):
         return self.query[0].shape[0] // self.heads
 
     @property
+    def outputs(self) -> int:
+        """Width of the output."""
+        if self.output is not None:
+            return self.output[0].shape[0]
+        return self.value[0].shape[0] * self.group
+
+    @property
     def group(self) -> int:
         """How many heads share one key and value."""
         return self.heads // self.kv_heads
@@ -62,9 +69,18 @@ class Norms(NamedTuple):
     values: Numbers
     query_biases: Numbers
     key_biases: Numbers
-    output_size: float  # Frobenius
+    value_biases: Numbers
+    output_size: float  # Frobenius, and so the next two, of the largest head
     query_size: float
     key_size: float
+
+
+class Part(NamedTuple):
+    """Constants of attention before its output projection, one for each sample."""
+
+    query: Numbers  # in the tokens that make queries
+    context: Numbers  # in those that make keys and values
+    longest: Numbers  # longest token of the output
 
 
 def norms(heads: Heads) -> Norms:
@@ -84,9 +100,10 @@ def norms(heads: Heads) -> Norms:
         values=_each(wv, heads.kv_heads),
         query_biases=_biases(heads.query[1], heads.heads),
         key_biases=_biases(heads.key[1], heads.kv_heads),
+        value_biases=_biases(heads.value[1], heads.kv_heads),
         output_size=1.0 if heads.output is None else frobenius(heads.output[0]),
-        query_size=frobenius(wq),
-        key_size=frobenius(wk),
+        query_size=max(frobenius(block) for block in wq.chunk(heads.heads)),
+        key_size=max(frobenius(block) for block in wk.chunk(heads.kv_heads)),
     )
 
 

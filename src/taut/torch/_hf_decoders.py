@@ -6,12 +6,20 @@ from typing import Any
 
 import torch
 
-from taut.torch._attention import Rotary
 from taut.torch._heads import HeadNorm, Heads
 from taut.torch._hf import (
-    additive, affine, call_text, config_of, named, neighbour, padded, sees, window_of,
+    additive,
+    affine,
+    call_text,
+    config_of,
+    named,
+    neighbour,
+    padded,
+    sees,
+    window_of,
 )  # fmt: skip
 from taut.torch._mlp import Affine
+from taut.torch._projection import Rotary
 from taut.torch._region import Region
 from taut.torch._rules import register
 from taut.torch._run import Run

@@ -12,11 +12,18 @@ from taut.torch._region import Region
 from taut.torch._rules import register
 from taut.torch._run import Run
 
-_BERTS = (("bert", "Bert"), ("roberta", "Roberta"), ("xlm_roberta", "XLMRoberta"), ("electra", "Electra"))
+_BERTS = (
+    ("bert", "Bert"),
+    ("roberta", "Roberta"),
+    ("xlm_roberta", "XLMRoberta"),
+    ("electra", "Electra"),
+)
 
 
 def _berts(*names: str) -> tuple[str, ...]:
-    return tuple(n for family, prefix in _BERTS for n in named(family, *(prefix + x for x in names)))
+    return tuple(
+        n for family, prefix in _BERTS for n in named(family, *(prefix + x for x in names))
+    )
 
 
 def _itself(attention: Any, output: Any) -> Heads:

@@ -186,9 +186,7 @@ def _pair(
 ) -> Region:
     run.note(None, "", "encoder into decoder", ("chain",), 1.0)
     memory = run(module.encoder, context, "encoder", mask=context_mask)
-    return run(
-        module.decoder, x, "decoder", context=memory, mask=mask, context_mask=context_mask
-    )
+    return run(module.decoder, x, "decoder", context=memory, mask=mask, context_mask=context_mask)
 
 
 @register(*named("t5", "T5ForConditionalGeneration"), call=_call_pair)

@@ -8,7 +8,7 @@ import torch
 
 from taut.torch._hf import affine, named
 from taut.torch._numbers import plus, times
-from taut.torch._region import Region, reach
+from taut.torch._region import Region
 from taut.torch._rules import register
 from taut.torch._run import Run
 from taut.torch._spectral import frobenius, length, spectral
@@ -69,16 +69,10 @@ def _embedded(run: Run, module: Any, x: Region) -> Region:
     if patches.centre is not None:
         centre = torch.cat((token.expand(len(patches.centre), -1, -1), patches.centre), dim=1)
     longest = plus(patches.length, 0.0).clip(min=float(token.norm()) * (1 + 1e-12))
-    return patches.but(
-        centre=centre,
-        tokens=y.tokens + 1,
-        length=longest if centre is None else reach(centre, patches.radius),
-    )
+    return patches.but(tokens=y.tokens + 1).placed(centre, patches.radius, longest)
 
 
-def _positions(
-    run: Run, module: Any, tokens: int, image: tuple[int, ...]
-) -> torch.Tensor:
+def _positions(run: Run, module: Any, tokens: int, image: tuple[int, ...]) -> torch.Tensor:
     """Embeddings of the positions, interpolated as the module does it for this size of image."""
     _, height, width = image
     fixed = module.position_embeddings
@@ -93,9 +87,7 @@ def _positions(
     return run.tensor(fixed)
 
 
-@register(
-    *named("vit", "ViTEmbeddings"), *named("dinov2", "Dinov2Embeddings"), call=_call_pixels
-)
+@register(*named("vit", "ViTEmbeddings"), *named("dinov2", "Dinov2Embeddings"), call=_call_pixels)
 def _embeddings(run: Run, module: Any, x: Region) -> Region:
     run.note(None, "", "patches and positions", ("chain",), 1.0)
     return run(module.dropout, _embedded(run, module, x), "dropout")

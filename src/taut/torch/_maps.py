@@ -11,7 +11,7 @@ import torch
 from taut.torch._activations import Activation, activation_of
 from taut.torch._frame import Frame, Head
 from taut.torch._numbers import Numbers, hypotenuse, number, over, plus, times
-from taut.torch._region import Region, reach
+from taut.torch._region import Region
 from taut.torch._spectral import frobenius, largest, length, spectral
 
 _ROUND = 8 * 2.0**-52  # of float64 sums of squares and roots, next to which it is generous
@@ -92,14 +92,21 @@ class TokenMaps(Frame):
         where = "1/√ε" if x.centre is None else "1/√(var + ε)"
         self.note(name, "norm", f"max|gain|·{where}", ("norm-layer",), constant)
         # No coordinate can be more than √d: x/√(mean x² + ε). And no more than the input allows.
-        size = plus(times(top, np.minimum(_root(d), over(x.length, math.sqrt(epsilon) * (1 - _ROUND)))), fixed)
+        size = plus(
+            times(top, np.minimum(_root(d), over(x.length, math.sqrt(epsilon) * (1 - _ROUND)))),
+            fixed,
+        )
         # Subtracting the mean and dividing magnify what is lost of the input itself.
         lost = plus(times(constant, x.length), times(2.0, size))
         return x.moved(centre, constant, size, self.rounding(x, lost, d + 8), d)
 
     def scale(self, x: Region, factors: torch.Tensor | float, name: str | None = None) -> Region:
         """Each coordinate times its factor."""
-        values = torch.as_tensor(factors, dtype=torch.float64) if isinstance(factors, float) else self.tensor(factors)
+        values = (
+            torch.as_tensor(factors, dtype=torch.float64)
+            if isinstance(factors, float)
+            else self.tensor(factors)
+        )
         constant = largest(values)
         self.note(name, "scale", "largest factor", ("spectral",), constant)
         centre = None if x.centre is None else x.centre * values
@@ -109,14 +116,11 @@ class TokenMaps(Frame):
     def add(self, x: Region, y: Region) -> Region:
         """The sum of two regions, as in a residual connection."""
         centre = None if x.centre is None or y.centre is None else x.centre + y.centre
-        radius, size = plus(x.radius, y.radius), plus(x.length, y.length)
+        size = plus(x.length, y.length)
         return x.but(
-            centre=centre,
-            radius=radius,
-            length=size if centre is None else reach(centre, radius),
             lip=plus(x.lip, y.lip),
             err=plus(x.err, y.err, self.rounding(x, size, 1)),
-        )
+        ).placed(centre, plus(x.radius, y.radius), size)
 
     def shift(self, x: Region, constant: torch.Tensor) -> Region:
         """Add something fixed, such as embeddings of positions, (tokens, width) or a batch of it."""
@@ -143,15 +147,11 @@ class TokenMaps(Frame):
         centre = None
         if x.centre is not None and y.centre is not None:
             centre = torch.cat((x.centre, y.centre), dim=-1)
-        radius = hypotenuse(x.radius, y.radius)
         return x.but(
-            centre=centre,
             width=x.width + y.width,
-            radius=radius,
-            length=hypotenuse(x.length, y.length) if centre is None else reach(centre, radius),
             lip=hypotenuse(x.lip, y.lip),
             err=hypotenuse(x.err, y.err),
-        )
+        ).placed(centre, hypotenuse(x.radius, y.radius), hypotenuse(x.length, y.length))
 
 
 def _root(n: int) -> Numbers:

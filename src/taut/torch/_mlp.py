@@ -63,7 +63,9 @@ class MlpMaps(TokenMaps):
         u, values = _reach(self, x, up)
         passed = plus(times(act.constant, g), act.at_zero)  # largest |activation|
         if opened is not None and values is not None:
-            passed = np.minimum(passed, _largest(act.function(opened)) + times(act.constant, _drift(x, gate)))
+            passed = np.minimum(
+                passed, _largest(act.function(opened)) + times(act.constant, _drift(x, gate))
+            )
         wg, wu, wd = spectral(gate[0]), spectral(up[0]), spectral(down[0])
         a, b = times(act.constant, u), passed
         together = times(hypotenuse(a, b), spectral(gate[0], up[0]))
@@ -108,5 +110,3 @@ def _reach(run: Frame, x: Region, map_: Affine) -> tuple[Numbers, torch.Tensor |
         return plus(_largest(centre), _drift(x, map_)), centre
     fixed = 0.0 if map_[1] is None else float(map_[1].detach().double().abs().max())
     return plus(times(float(rows(map_[0]).max()), x.length), fixed), None
-
-

@@ -54,18 +54,27 @@ class Region:
     ) -> Region:
         """What a map with this Lipschitz constant makes of it.
 
-        ``length`` bounds its outputs where there is no centre to tell, ``rounding`` what the map
+        ``length`` bounds the tokens of its output whatever the centre is, ``rounding`` what the map
         itself adds to ``err``.
         """
-        radius = times(self.radius, constant)
         return self.but(
-            centre=centre,
             width=width,
-            radius=radius,
-            length=number(length) if centre is None else reach(centre, radius),
             lip=times(self.lip, constant),
             err=plus(times(self.err, constant), rounding),
-        )
+        ).placed(centre, times(self.radius, constant), length)
+
+    def placed(self, centre: torch.Tensor | None, radius: Any, length: Any) -> Region:
+        """The same around another centre, with what is known of its tokens.
+
+        No token is farther from its centre than both are long; all tokens together, which the
+        radius means in l2, no farther than √tokens times that.
+        """
+        longest = number(length)
+        if centre is not None:
+            longest = np.minimum(longest, reach(centre, radius))
+            most = times(2.0, length, math.sqrt(self.tokens) * (1 + 1e-15))
+            radius = np.minimum(radius, most)
+        return self.but(centre=centre, radius=number(radius), length=longest)
 
 
 def lengths(centre: torch.Tensor) -> torch.Tensor:

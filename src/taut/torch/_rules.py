@@ -89,7 +89,9 @@ class MissingRuleError(TypeError):
 
     def __init__(self, missing: list[tuple[str, nn.Module]]) -> None:
         self.missing = missing
-        lines = [f"  {name or '(the module itself)'}: {_kind(m)}{_inside(m)}" for name, m in missing]
+        lines = [
+            f"  {name or '(the module itself)'}: {_kind(m)}{_inside(m)}" for name, m in missing
+        ]
         first = type(missing[0][1]).__name__
         super().__init__(
             "no rule says how these modules change with their input:\n"

@@ -68,5 +68,9 @@ def _portion(lip: Numbers, unit: Numbers) -> Numbers:
     """lip/unit, at most 1. Infinities have no ratio: 1 is safe."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(
-            lip == 0, 0.0, np.where(lip == unit, 1.0, np.where(np.isinf(unit), 1.0, np.minimum(over(lip, unit), 1.0)))
+            lip == 0,
+            0.0,
+            np.where(
+                lip == unit, 1.0, np.where(np.isinf(unit), 1.0, np.minimum(over(lip, unit), 1.0))
+            ),
         )

@@ -69,9 +69,7 @@ def largest(vector: torch.Tensor | None) -> float:
 
 
 def _stacked(blocks: tuple[torch.Tensor, ...], scales: tuple[float, ...]) -> float:
-    scaled = [
-        block.detach().double() * scale for block, scale in zip(blocks, scales, strict=True)
-    ]
+    scaled = [block.detach().double() * scale for block, scale in zip(blocks, scales, strict=True)]
     return _norm(torch.cat(scaled)) * (1 + 4 * EPS)
 
 
