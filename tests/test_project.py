@@ -47,6 +47,7 @@ LAYERS = (
     "_empirical",
     "attention",
     "games",
+    "torch",
     "__init__",
     "cli",
 )
@@ -93,7 +94,9 @@ def test_all_is_what_is_public():
     assert sorted(taut.__all__) == taut.__all__
     public = {name for name in vars(taut) if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
     # Submodules show once somebody has imported them.
-    assert (public - {"cli"}) | {"attention", "games"} == set(taut.__all__) - {"__version__"}
+    assert (public - {"cli"}) | {"attention", "games", "torch"} == set(taut.__all__) - {
+        "__version__"
+    }
     for name in taut.__all__:
         assert getattr(taut, name).__doc__
 

@@ -23,7 +23,7 @@ from taut._steps import (
 )
 
 if TYPE_CHECKING:
-    from taut import attention, games
+    from taut import attention, games, torch
 
 __version__ = "0.1.0"
 
@@ -57,6 +57,7 @@ __all__ = [
     "softmin",
     "step_bound",
     "theorems",
+    "torch",
     "two_class",
     "upper_bound",
     "worst_direction",
@@ -65,8 +66,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `taut.games` and `taut.attention` on first use: not everybody needs them."""
-    if name not in ("attention", "games"):
+    """Import these packages on first use: not everybody needs them."""
+    if name not in ("attention", "games", "torch"):
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 

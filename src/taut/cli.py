@@ -91,6 +91,77 @@ def game(
     raise typer.Exit(0 if reached else 3)
 
 
+@app.command()
+def certify(
+    model: Annotated[
+        str, typer.Argument(help="A folder or Hub id of Hugging Face, or module:function.")
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text, a .txt file (one input a line), images, or tensors (.npy, .pt, "
+            ".safetensors). May be given several times."
+        ),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="With --inputs: bound all inputs that near. With --shape: tokens of at most this "
+            "length."
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(help="Instead of --inputs: all inputs of tokens,width or channels,h,w."),
+    ] = None,
+    context_shape: Annotated[
+        str | None, typer.Option(help="The same for the encoder of encoder-decoder models.")
+    ] = None,
+    norm: Annotated[
+        str, typer.Option(help="l2 over all tokens, or token, the largest one.")
+    ] = "l2",
+    local: Annotated[
+        str,
+        typer.Option(
+            help="The derivative at the inputs: jacobian (exact), probe (from random directions, "
+            "with its probability), auto, or no."
+        ),
+    ] = "auto",
+    classify: Annotated[
+        bool, typer.Option("--classify", help="Certified l2 radius of each input's class.")
+    ] = False,
+    dtype: Annotated[str, typer.Option(help="auto, float16, bfloat16, float32, float64.")] = "auto",
+    revision: Annotated[str | None, typer.Option(help="Of a model of the Hub.")] = None,
+    limit: Annotated[int, typer.Option(help="Inputs at most.")] = 16,
+    max_length: Annotated[int, typer.Option(help="Tokens of an input at most.")] = 128,
+    seed: Annotated[int, typer.Option(help="Of random directions.")] = 0,
+    depth: Annotated[int, typer.Option(help="Depth of the table of modules.")] = 2,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+) -> None:
+    """Bound how far a model's output can move with its input, and say where that comes from.
+
+    Models of text are bounded from their word embeddings, models of images from the pixels. The
+    exit code is 0, or 2 if the input is wrong or a module has no rule.
+    """
+    try:
+        from taut.torch._command import Options, run
+
+        options = Options(
+            inputs or [], radius, shape, context_shape, norm, local, classify, dtype, revision,
+            limit, max_length, seed, depth, as_json=json, trust_remote_code=trust_remote_code,
+        )  # fmt: skip
+        run(model, options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        typer.echo(f"taut certify: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing

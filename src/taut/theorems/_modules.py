@@ -68,6 +68,17 @@ MODULES = (
         "taut",
     ),
     Theorem(
+        "probe",
+        _MODULES,
+        "‖D‖^{2k} ≤ maxᵢ‖(DᵀD)^k gᵢ‖/t but for a probability of at most (t√(2/π))^r, for r independent "
+        "Gaussian gᵢ and any t > 0",
+        "any matrix D that does not depend on the gᵢ",
+        "‖Bg‖ ≥ ‖B‖|⟨v, g⟩| for the first singular vector v, and |N(0, 1)| ≤ t has a probability of "
+        "at most t√(2/π)",
+        "the bound is ‖D‖·(|g|/t)^{1/2k} for D of rank one, so it falls to ‖D‖ as k grows",
+        "classical",
+    ),
+    Theorem(
         "attn-core",
         _MODULES,
         "attention as a map of queries, keys and values: L ≤ ‖Wo‖(τ‖Wq‖ + min(√A‖Wv‖ + √B‖Wk‖, "

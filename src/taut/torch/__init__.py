@@ -14,8 +14,10 @@ from taut.torch import _hf_decoders, _hf_encoders, _hf_seq2seq, _hf_vision, _nn 
 from taut.torch._activations import Activation
 from taut.torch._certificate import Certificate
 from taut.torch._certify import certify
+from taut.torch._classifier import CertifiedRadius, certified_radius
 from taut.torch._domain import At, Ball, Everywhere
 from taut.torch._heads import HeadNorm, Heads
+from taut.torch._local import local_lipschitz
 from taut.torch._region import Region
 from taut.torch._rules import MissingRuleError, register
 from taut.torch._run import Run
@@ -25,12 +27,15 @@ __all__ = [
     "At",
     "Ball",
     "Certificate",
+    "CertifiedRadius",
     "Everywhere",
     "HeadNorm",
     "Heads",
     "MissingRuleError",
     "Region",
     "Run",
+    "certified_radius",
     "certify",
+    "local_lipschitz",
     "register",
 ]

@@ -56,7 +56,7 @@ _FIXED: dict[str, Slopes] = {
     "LogSigmoid": UNIT,
     "CELU": UNIT,
     "Sigmoid": (0.0, 0.25),
-    "Hardsigmoid": (0.0, 1 / 6 * (1 + 2e-16)),
+    "Hardsigmoid": (0.0, 0.16666669),  # torch takes 1/6 in float32
     "Hardswish": (-0.5, 1.5),
     "SELU": (0.0, 1.758099340847377),
     "SiLU": SILU,

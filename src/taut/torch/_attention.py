@@ -49,6 +49,8 @@ class AttentionMaps(Frame):
             In the tree, if the attention is a part of a module.
         """
         y = x if context is None else context
+        self.fits(x, heads.query[0].shape[1], "attention")
+        self.fits(y, heads.key[0].shape[1], "attention, in its keys and values,")
         known = norms(heads)
         given = (self, x, y, heads, known, mask, bias, rotary)
         if x.centre is None or y.centre is None:

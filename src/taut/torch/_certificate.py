@@ -74,14 +74,12 @@ class Certificate:
     def table(self, depth: int | None = 2) -> str:
         """The tree as text, as deep as asked for."""
         rows = self.rows(depth)
-        names = [
-            "  " * row["depth"] + (row["module"].rsplit(".", 1)[-1] or row["class"]) for row in rows
-        ]
+        names = ["  " * row["depth"] + (row["module"] or row["class"]) for row in rows]
         wide = max(len(name) for name in [*names, "module"])
         lines = [f"{'module':<{wide}}  {'bound':>10}  {'share':>6}  rule"]
         for name, row in zip(names, rows, strict=True):
             share = f"{row['share']:.1%}"
-            lines.append(f"{name:<{wide}}  {_shown(row['bound']):>10}  {share:>6}  {row['rule']}")
+            lines.append(f"{name:<{wide}}  {shown(row['bound']):>10}  {share:>6}  {row['rule']}")
         return "\n".join(lines)
 
     def __str__(self) -> str:
@@ -92,7 +90,7 @@ class Certificate:
         worst = float(self.bound.upper.max())
         many = len(self.bound.upper)
         of = f", the worst of {many} inputs" if many > 1 else ""
-        text = f"Lipschitz constant at most {_shown(worst)} in {self.bound.norm}, {self.bound.domain}{of}"
+        text = f"Lipschitz constant at most {shown(worst)} in {self.bound.norm}, {self.bound.domain}{of}"
         if math.isinf(worst):
             text += (
                 "\nNo finite bound: attention is not Lipschitz for tokens of any length. Give a Ball "
@@ -101,7 +99,12 @@ class Certificate:
         if self.measured is not None:
             text += f"\nmeasured: at least {float(self.measured.lower.max()):.4g}"
         lost = float(self.rounding.max())
-        return text + f"\nrounding of the network as executed: at most {_shown(lost)} in the output"
+        return text + f"\nrounding of the network as executed: at most {shown(lost)} in the output"
+
+    @staticmethod
+    def shown(value: float) -> str:
+        """A bound in four digits, rounded up."""
+        return shown(value)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -111,7 +114,7 @@ def _finite(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None
 
 
-def _shown(x: float) -> str:
+def shown(x: float) -> str:
     """Four digits, rounded up."""
     if not math.isfinite(x):
         return "none"

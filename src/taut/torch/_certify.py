@@ -14,10 +14,9 @@ from taut.torch._certificate import Certificate
 from taut.torch._domain import At, Ball, Domain, Everywhere
 from taut.torch._measure import lower_bound
 from taut.torch._numbers import number
-from taut.torch._question import Question, agree
-from taut.torch._rules import MissingRuleError, find
+from taut.torch._question import agree, ask
 from taut.torch._run import Run
-from taut.torch._weights import precision, workplace
+from taut.torch._weights import precision
 
 
 @torch.no_grad()
@@ -71,8 +70,6 @@ def certify(
     >>> certificate.measured.lower <= certificate.bound.upper
     array([ True])
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
     if norm not in ("l2", "token"):
         raise ValueError(f"norm must be l2 or token, got {norm!r}")
     domain = At(domain) if isinstance(domain, torch.Tensor) else domain
@@ -80,11 +77,7 @@ def certify(
         raise TypeError(
             f"domain must be a Ball, Everywhere, At or a tensor, got {type(domain).__name__}"
         )
-    rule = find(module)
-    if rule is None:
-        raise MissingRuleError([("", module)])
-    device = workplace(module)
-    question = Question(module, rule, domain, context, mask, context_mask, norm, seed)
+    question, device = ask(module, domain, context, mask, context_mask, norm, seed)
     run = Run(norm, precision(module, domain), device)
     y = question.answer(run)
     run.done()

@@ -88,6 +88,11 @@ class Frame:
         many = math.sqrt(x.tokens) if self.norm == "l2" else 1.0
         return times(self.eps * terms * many, size)
 
+    def fits(self, x: Region, width: int, what: str) -> None:
+        """Refuse tokens of another width than a module takes."""
+        if x.width != width:
+            raise ValueError(f"{what} takes tokens of width {width}, got width {x.width}")
+
     def steady(self, module: nn.Module, probability: float) -> None:
         """Refuse a module that draws random numbers."""
         if module.training and probability > 0:

@@ -28,6 +28,7 @@ class TokenMaps(Frame):
         name: str | None = None,
     ) -> Region:
         """Wx + b, the weight laid out as (outputs, inputs)."""
+        self.fits(x, weight.shape[1], "a linear layer")
         constant = spectral(weight)
         fixed = length(bias)
         self.note(name, "Linear", "spectral norm", ("spectral",), constant)
@@ -77,12 +78,14 @@ class TokenMaps(Frame):
         name: str | None = None,
     ) -> Region:
         """LayerNorm (``centred``) or RMSNorm of every token (theorem norm-layer)."""
+        if gain is not None:
+            self.fits(x, gain.shape[0], "a norm layer")
         top, fixed, d = largest(gain), length(shift), x.width
         centre, spread = None, number(0.0)
         if x.centre is not None:
             middle = x.centre - x.centre.mean(dim=-1, keepdim=True) if centred else x.centre
             power = middle.square().mean(dim=-1, keepdim=True)
-            least = power.sqrt().flatten(1).amin(dim=1).cpu().numpy() * (1 - d * _ROUND)
+            least = power.detach().sqrt().flatten(1).amin(dim=1).cpu().numpy() * (1 - d * _ROUND)
             spread = np.maximum(least - over(x.radius, math.sqrt(d) * (1 - _ROUND)), 0.0)
             centre = middle / (power + epsilon).sqrt()
             centre = centre if gain is None else centre * self.tensor(gain)

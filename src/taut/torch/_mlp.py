@@ -31,6 +31,7 @@ class MlpMaps(TokenMaps):
         """
         act = function if isinstance(function, Activation) else self.known(function)
         (w1, b1), (w2, b2) = first, second
+        self.fits(x, w1.shape[1], "an MLP")
         apart = times(spectral(w2), spectral(w1))
         middle, half = abs(act.low + act.high) / 2, (act.high - act.low) / 2 * (1 + 1e-15)
         split = plus(times(middle, spectral_product(w2, w1)), times(half, apart))
@@ -59,6 +60,7 @@ class MlpMaps(TokenMaps):
     ) -> Region:
         """down(activation(gate x)·(up x)), as in SwiGLU (theorem gated-mlp)."""
         act = function if isinstance(function, Activation) else self.known(function)
+        self.fits(x, gate[0].shape[1], "a gated MLP")
         g, opened = _reach(self, x, gate)
         u, values = _reach(self, x, up)
         passed = plus(times(act.constant, g), act.at_zero)  # largest |activation|
@@ -95,7 +97,7 @@ def _affine(run: Frame, x: torch.Tensor, map_: Affine) -> torch.Tensor:
 
 def _largest(x: torch.Tensor) -> Numbers:
     """Largest absolute number of every sample."""
-    return np.asarray(x.abs().flatten(1).amax(dim=1).cpu().numpy()) * (1 + 1e-12)
+    return np.asarray(x.detach().abs().flatten(1).amax(dim=1).cpu().numpy()) * (1 + 1e-12)
 
 
 def _drift(x: Region, map_: Affine) -> Numbers:

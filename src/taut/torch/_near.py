@@ -32,7 +32,7 @@ def near(
     batch, n, m = len(q), q.shape[2], k.shape[2]
     fixed = additive(run, mask, bias, (batch, heads.heads, n, m))
     found = Part(np.zeros(batch), np.zeros(batch), np.zeros(batch))
-    outputs = q.new_empty(batch, n, heads.heads, v.shape[-1])
+    outputs: list[torch.Tensor] = []
     for b in range(batch):
         rows = []
         for h in range(heads.heads):
@@ -42,21 +42,22 @@ def near(
                 float(times(known.keys[g], nk[b], y.radius[b])),
                 float(times(known.values[g], y.radius[b])),
             )
-            row, outputs[b, :, h] = head(
+            row, output = head(
                 q[b, h], k[b, g], v[b, g], heads.scale, heads.softcap,
                 None if fixed is None else fixed[b, h], away, dry=run.dry,
             )  # fmt: skip
             rows.append(row)
+            outputs.append(output)
         if not run.dry:
             turn = max(float(row.turn.max()) for row in rows)
             found.query[b] = times(turn, known.query, nq[b])
             combine = _of_tokens if run.norm == "token" else _of_columns
             found.context[b] = combine(rows, heads, known, float(nk[b]))
-        longest = v[b].norm(dim=-1).amax(dim=1).cpu().numpy() * (1 + 1e-13)
+        longest = v[b].detach().norm(dim=-1).amax(dim=1).cpu().numpy() * (1 + 1e-13)
         longest = plus(longest, times(known.values, y.radius[b]))
         with np.errstate(over="ignore"):
             found.longest[b] = math.sqrt(heads.group) * np.sqrt((longest**2).sum()) * (1 + 1e-13)
-    merged = outputs.flatten(2)
+    merged = torch.stack(outputs).unflatten(0, (batch, heads.heads)).transpose(1, 2).flatten(2)
     if heads.output is not None:
         merged = merged @ run.tensor(heads.output[0]).mT
         if heads.output[1] is not None:

@@ -37,7 +37,7 @@ def _nothing(run: Run, module: nn.Module, x: Region) -> Region:
 @register(nn.Sequential)
 def _sequential(run: Run, module: nn.Sequential, x: Region) -> Region:
     run.note(None, "", "chain", (), 1.0)
-    for name, child in module.named_children():
+    for name, child in module._modules.items():  # children would name a shared module once
         x = run(child, x, name)
     return x
 

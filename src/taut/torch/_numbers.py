@@ -26,9 +26,11 @@ def times(*factors: Any) -> Numbers:
     total = number(1.0)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for factor in map(number, factors):
-            zero = (total == 0) | (factor == 0)
             # A product that underflows is not 0: the next number above it is positive.
-            total = np.where(zero, 0.0, np.nextafter(number(total * factor), np.inf))
+            rounded = np.nextafter(number(total * factor), np.inf)
+            exact = (total == 1) | (factor == 1)
+            zero = (total == 0) | (factor == 0)
+            total = np.where(zero, 0.0, np.where(exact, total * factor, rounded))
     return total
 
 

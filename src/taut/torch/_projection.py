@@ -38,7 +38,7 @@ def projected(
     if norm is not None:
         d = z.shape[-1]
         power = z.square().mean(dim=-1, keepdim=True)
-        least = power.sqrt().amin(dim=(2, 3)).cpu().numpy() * (1 - 1e-13)
+        least = power.detach().sqrt().amin(dim=(2, 3)).cpu().numpy() * (1 - 1e-13)
         falls = times(weights, x.radius[:, None], 1 / math.sqrt(d) * (1 + 1e-15))
         spread = np.maximum(least - falls, 0.0)
         floor = np.sqrt(spread**2 + norm.epsilon).min(axis=1) * (1 - 1e-15)

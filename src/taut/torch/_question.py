@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -10,9 +10,9 @@ from torch import nn
 
 from taut.torch._domain import At, Ball, Domain, Everywhere
 from taut.torch._region import Region, everything, start
-from taut.torch._rules import Rule
+from taut.torch._rules import MissingRuleError, Rule, find
 from taut.torch._run import Run
-from taut.torch._weights import runs_in
+from taut.torch._weights import runs_in, workplace
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,40 @@ class Question:
             found.append(_points(self.context, count, source))
         return [point.to(device, dtype) for point in found]
 
+    @property
+    def moving(self) -> int:
+        """How many of the points move: not a context that was given as a tensor."""
+        return 1 if self.context is None or isinstance(self.context, torch.Tensor) else 2
+
+    def at(self, x: torch.Tensor, context: torch.Tensor | None = None) -> Question:
+        """The same question at other inputs."""
+        return replace(self, domain=At(x), context=self.context if context is None else context)
+
     def call(self, x: torch.Tensor, context: torch.Tensor | None = None) -> torch.Tensor:
         """The module itself."""
         inputs: dict[str, Any] = dict(self.masks)
         if context is not None:
             inputs["context"] = context
         return output_of(self.rule.call(self.module, x, **inputs))
+
+
+def ask(
+    module: nn.Module,
+    domain: Domain,
+    context: Domain | torch.Tensor | None,
+    mask: torch.Tensor | None,
+    context_mask: torch.Tensor | None,
+    norm: Literal["l2", "token"],
+    seed: int,
+) -> tuple[Question, torch.device]:
+    """A question that can be answered, and where to do so."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be a torch.nn.Module, got {type(module).__name__}")
+    rule = find(module)
+    if rule is None:
+        raise MissingRuleError([("", module)])
+    question = Question(module, rule, domain, context, mask, context_mask, norm, seed)
+    return question, workplace(module)
 
 
 def output_of(found: Any) -> torch.Tensor:
@@ -108,7 +136,7 @@ def _region(domain: Domain | torch.Tensor, device: torch.device) -> Region:
         return everything(domain.shape, float("inf"))
     fixed = isinstance(domain, torch.Tensor)
     given = At(domain) if isinstance(domain, torch.Tensor) else domain
-    centre = given.inputs.detach().to(device, torch.float64)
+    centre = given.inputs.to(device, torch.float64)
     region = start(centre[:, None] if centre.ndim == 2 else centre, given.radius)
     return region.but(lip=region.lip * 0, radius=region.radius * 0) if fixed else region
 
@@ -131,18 +159,12 @@ def _points(domain: Domain | torch.Tensor, count: int, source: torch.Generator) 
 def agree(question: Question, y: Region, device: torch.device) -> None:
     """Refuse a rule that does not describe the module: at a point, both must give the same.
 
-    The module runs in its own precision, so half of the digits must agree.
+    The module runs in its own precision, or partly in float32, so half of the digits must agree.
     """
     points = question.points(1)
     if y.centre is None:
-        inputs = [point.to(torch.float64) for point in points]
-        at = [At(point) for point in inputs]
-        run = Run(question.norm, 0.0, device, dry=True)
-        here = Question(
-            question.module, question.rule, at[0], at[1] if len(at) > 1 else None,
-            question.mask, question.context_mask, question.norm, question.seed,
-        )  # fmt: skip
-        y = here.answer(run)
+        here = question.at(*(point.to(torch.float64) for point in points))
+        y = here.answer(Run(question.norm, 0.0, device, dry=True))
     assert y.centre is not None
     executed = question.call(*points).to(device, torch.float64)
     if executed.numel() != y.centre.numel():
@@ -152,7 +174,7 @@ def agree(question: Question, y: Region, device: torch.device) -> None:
         )
     apart = float((executed.flatten() - y.centre.flatten()).norm())
     size = float(y.centre.norm()) + 1e-30
-    allowed = max(torch.finfo(points[0].dtype).eps, 2.0**-52) ** 0.5
+    allowed = max(torch.finfo(points[0].dtype).eps ** 0.5, 1e-5)
     if not apart <= 4 * allowed * size:
         raise RuntimeError(
             f"the rule for {type(question.module).__name__} does not describe this module: their "

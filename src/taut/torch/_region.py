@@ -86,7 +86,7 @@ def lengths(centre: torch.Tensor) -> torch.Tensor:
 
 def reach(centre: torch.Tensor, radius: Numbers) -> Numbers:
     """Longest token within the radius of the centre."""
-    longest = lengths(centre).amax(dim=1).cpu().numpy() * (1 + 1e-13)
+    longest = lengths(centre).amax(dim=1).detach().cpu().numpy() * (1 + 1e-13)
     return plus(longest, radius)
 
 

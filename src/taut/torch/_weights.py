@@ -37,7 +37,22 @@ def precision(module: nn.Module, domain: Domain) -> float:
     kinds = {w.dtype for w in module.parameters() if w.is_floating_point()}
     if not kinds:
         kinds = {domain.inputs.dtype if isinstance(domain, At) else torch.float32}
+    if any(_single(inner) for inner in module.modules()):
+        kinds.add(torch.float32)
     return max(torch.finfo(kind).eps for kind in kinds)
+
+
+def _single(module: nn.Module) -> bool:
+    """Whether transformers computes something in float32 here, whatever the weights are in.
+
+    Its RMSNorms do, and some softmaxes of the eager attention.
+    """
+    kind = type(module)
+    if not kind.__module__.startswith("transformers."):
+        return False
+    config = getattr(module, "config", None)
+    eager = getattr(config, "_attn_implementation", None) == "eager"
+    return eager or kind.__name__.endswith("RMSNorm") or kind.__name__ == "T5LayerNorm"
 
 
 def runs_in(module: nn.Module) -> tuple[torch.dtype, torch.device]:

@@ -1,0 +1,227 @@
+"""What `taut certify` does: load, bound, measure, and show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from taut._bound import Bound
+from taut.torch._certificate import Certificate
+from taut.torch._certify import certify
+from taut.torch._classifier import CertifiedRadius, certified_radius
+from taut.torch._domain import At, Ball, Domain, Everywhere
+from taut.torch._inputs import Inputs, read_inputs
+from taut.torch._load import load
+from taut.torch._local import local_lipschitz
+
+
+class Options(NamedTuple):
+    """The options of the command."""
+
+    inputs: list[str]
+    radius: float | None
+    shape: str | None
+    context_shape: str | None
+    norm: str
+    local: str
+    classify: bool
+    dtype: str
+    revision: str | None
+    limit: int
+    max_length: int
+    seed: int
+    depth: int
+    as_json: bool
+    trust_remote_code: bool
+
+
+def run(name: str, options: Options) -> None:
+    """Certify a model by name and print the answer."""
+    _check(options)
+    _say(options, f"loading {name}")
+    model = load(
+        name,
+        dtype=options.dtype,
+        revision=options.revision,
+        trust_remote_code=options.trust_remote_code,
+    )
+    inputs = None
+    domain, context = _sets(options)
+    if options.inputs:
+        inputs = read_inputs(
+            options.inputs, model, name, limit=options.limit, max_length=options.max_length
+        )
+        domain = At(inputs.x, options.radius or 0.0)
+        context = inputs.context
+    assert domain is not None
+    _say(options, "bounding")
+    masks = {} if inputs is None else {"mask": inputs.mask, "context_mask": inputs.context_mask}
+    certificate = certify(
+        model,
+        domain,
+        norm=options.norm,
+        context=context,
+        seed=options.seed,
+        **masks,  # type: ignore[arg-type]
+    )
+    local = _local(model, inputs, options)
+    safe = None
+    if options.classify and inputs is not None:
+        _say(options, "certified radii of the classes")
+        safe = certified_radius(model, inputs.x, mask=inputs.mask)
+    if options.as_json:
+        print(json.dumps(_record(name, certificate, local, safe, inputs, options), indent=1))
+    else:
+        _show(certificate, local, safe, inputs, options)
+
+
+def _check(options: Options) -> None:
+    """Refuse what cannot be meant before the work, not after it."""
+    if options.norm not in ("l2", "token"):
+        raise ValueError(f"--norm must be l2 or token, got {options.norm!r}")
+    if options.local not in ("no", "auto", "jacobian", "probe"):
+        raise ValueError(f"--local must be no, auto, jacobian or probe, got {options.local!r}")
+    if bool(options.inputs) == (options.shape is not None):
+        raise ValueError("give --inputs, or --shape for all inputs of a shape, and not both")
+    if options.classify and not options.inputs:
+        raise ValueError("--classify needs --inputs")
+    for what, value in (("--limit", options.limit), ("--max-length", options.max_length)):
+        if value < 1:
+            raise ValueError(f"{what} must be at least 1, got {value}")
+    if options.radius is not None and not options.radius > 0:
+        raise ValueError(f"--radius must be > 0, got {options.radius}")
+
+
+def _sets(options: Options) -> tuple[Domain | None, Domain | torch.Tensor | None]:
+    """The sets of all inputs that were asked for."""
+
+    def of(text: str | None) -> Domain | None:
+        if text is None:
+            return None
+        try:
+            shape = tuple(int(part) for part in text.split(","))
+        except ValueError:
+            raise ValueError(
+                f"a shape is numbers with commas, such as 16,384; got {text}"
+            ) from None
+        return Everywhere(shape) if options.radius is None else Ball(options.radius, shape)
+
+    return of(options.shape), of(options.context_shape)
+
+
+def _local(model: nn.Module, inputs: Inputs | None, options: Options) -> Bound | None:
+    if options.local == "no" or inputs is None:
+        return None
+    _say(options, "derivative at the inputs")
+    return local_lipschitz(
+        model,
+        inputs.x,
+        mask=inputs.mask,
+        context=inputs.context,
+        context_mask=inputs.context_mask,
+        method=options.local,  # type: ignore[arg-type]
+        seed=options.seed,
+    )
+
+
+def _say(options: Options, what: str) -> None:
+    """Progress, where somebody is looking."""
+    if not options.as_json and sys.stderr.isatty():
+        print(f"taut certify: {what} ...", file=sys.stderr)
+
+
+def _record(
+    name: str,
+    certificate: Certificate,
+    local: Bound | None,
+    safe: CertifiedRadius | None,
+    inputs: Inputs | None,
+    options: Options,
+) -> dict[str, Any]:
+    import taut
+
+    record: dict[str, Any] = {
+        "taut": taut.__version__,
+        "torch": torch.__version__,
+        "model": name,
+        "revision": options.revision,
+        "dtype": options.dtype,
+        "seed": options.seed,
+        "inputs": None if inputs is None else inputs.labels,
+        **certificate.to_dict(),
+    }
+    if local is not None:
+        record["local"] = {
+            "kind": local.kind,
+            "lower": [float(v) for v in local.lower],
+            "upper": [float(v) for v in local.upper],
+            "domain": local.domain,
+            "theorem": list(local.theorem),
+        }
+    if safe is not None:
+        record["classes"] = {
+            "radius": [float(v) for v in safe.radius],
+            "predicted": [int(v) for v in safe.predicted],
+            "margin": [float(v) for v in safe.margin],
+        }
+    return record
+
+
+def _show(
+    certificate: Certificate,
+    local: Bound | None,
+    safe: CertifiedRadius | None,
+    inputs: Inputs | None,
+    options: Options,
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    print(certificate.headline())
+    table = Table("module", "bound", "share", "rule", title="Where the bound comes from")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    from rich.text import Text
+
+    for row in certificate.rows(options.depth):
+        name = "  " * row["depth"] + (row["module"] or row["class"])
+        cells = (name, certificate.shown(row["bound"]), f"{row['share']:.1%}", row["rule"])
+        table.add_row(*(Text(cell) for cell in cells))
+    console.print(table)
+    if inputs is None:
+        return
+    if local is not None or safe is not None or len(inputs.labels) > 1:
+        table = Table("input", "bound", "measured", title="Each input")
+        if local is not None:
+            table.add_column("derivative, exactly" if local.kind == "exact" else "derivative")
+        if safe is not None:
+            for head in ("class", "margin", "certified l2 radius"):
+                table.add_column(head)
+        for index, label in enumerate(inputs.labels):
+            low = None if certificate.measured is None else certificate.measured.lower[index]
+            cells = [
+                label[:40], certificate.shown(certificate.bound.upper[index]),
+                "" if low is None else f"{low:.4g}",
+            ]  # fmt: skip
+            if local is not None:
+                cells.append(_sides(local, index))
+            if safe is not None:
+                cells += [
+                    str(safe.predicted[index]), f"{safe.margin[index]:.4g}",
+                    f"{safe.radius[index]:.4g}",
+                ]  # fmt: skip
+            table.add_row(*(Text(cell) for cell in cells))
+        console.print(table)
+    if local is not None and local.kind != "exact":
+        print(f"derivative: {local.domain}")
+
+
+def _sides(local: Bound, index: int) -> str:
+    if local.kind == "exact":
+        return f"{local.value[index]:.6g}"
+    return f"{local.lower[index]:.5g} to {local.upper[index] * 1.00001:.5g}"

@@ -1,0 +1,134 @@
+"""Inputs for a model from files: tensors, text, images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+TENSORS = (".npy", ".pt", ".safetensors")
+
+
+class Inputs(NamedTuple):
+    """What goes into a model: embeddings or pixels, padding, what the encoder reads."""
+
+    x: torch.Tensor
+    mask: torch.Tensor | None
+    context: torch.Tensor | None
+    context_mask: torch.Tensor | None
+    labels: list[str]
+
+
+def read_inputs(
+    given: list[str], model: nn.Module, name: str, *, limit: int, max_length: int
+) -> Inputs:
+    """Inputs from files of tensors (.npy, .pt, .safetensors), text (one input a line) or images.
+
+    What is no file is taken as text itself.
+    """
+    if not given:
+        raise ValueError("no inputs were given")
+    endings = {Path(item).suffix.lower() for item in given}
+    if endings <= set(TENSORS):
+        tensors = torch.cat([_tensor(Path(item)) for item in given])[:limit]
+        return Inputs(tensors, None, None, None, [str(i) for i in range(len(tensors))])
+    if endings <= set(IMAGES):
+        chosen = [Path(item) for item in given][:limit]
+        return Inputs(_pixels(chosen, model, name), None, None, None, [p.name for p in chosen])
+    lines: list[str] = []
+    for item in given:
+        path = Path(item)
+        if path.suffix.lower() in (*TENSORS, *IMAGES):
+            raise ValueError("give inputs of one kind: tensors, images or text")
+        if path.suffix.lower() == ".txt" or path.is_file():
+            lines += [line for line in _text(path).splitlines() if line.strip()]
+        else:
+            lines.append(item)
+    if not lines:
+        raise ValueError(f"there is no text in {', '.join(given)}")
+    return _embedded(lines[:limit], model, name, max_length)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8") from None
+
+
+def _tensor(path: Path) -> torch.Tensor:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    if path.suffix == ".npy":
+        return torch.from_numpy(np.load(path, allow_pickle=False))
+    if path.suffix == ".pt":
+        found = torch.load(path, weights_only=True, map_location="cpu")
+    else:
+        from safetensors.torch import load_file
+
+        tensors = load_file(path)
+        if len(tensors) != 1:
+            raise ValueError(f"{path} holds {len(tensors)} tensors; one is wanted")
+        found = next(iter(tensors.values()))
+    if not isinstance(found, torch.Tensor):
+        raise ValueError(f"{path} holds a {type(found).__name__}, not a tensor")
+    return found
+
+
+def _pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
+    """Images at the size of the model, with mean and deviation of its preprocessor if it has one."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("images need Pillow: pip install 'taut[hf]'") from None
+    size = getattr(getattr(model, "config", None), "image_size", 224)
+    height, width = (size, size) if isinstance(size, int) else size
+    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+    settings = Path(name) / "preprocessor_config.json"
+    if settings.is_file():
+        read = json.loads(settings.read_text(encoding="utf-8"))
+        mean, deviation = read.get("image_mean", mean), read.get("image_std", deviation)
+    arrays = []
+    for file in files:
+        try:
+            with Image.open(file) as image:
+                small = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+        except OSError as error:
+            raise ValueError(f"cannot read the image {file}: {error}") from None
+        arrays.append((np.asarray(small) / 255.0 - mean) / deviation)
+    return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float()
+
+
+def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Inputs:
+    """Word embeddings; for encoder-decoder models the text is read and one token is written."""
+    if not hasattr(model, "get_input_embeddings"):
+        raise ValueError("this model takes no text; give --inputs as a file of tensors")
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no tokenizer for {name!r}: {str(error).splitlines()[0]}") from None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    encoded = tokenizer(
+        lines, return_tensors="pt", padding=True, truncation=True, max_length=max_length,
+        padding_side="right",
+    )  # fmt: skip
+    table = model.get_input_embeddings()
+    with torch.no_grad():
+        x = table(encoded["input_ids"].to(table.weight.device))
+    real = encoded["attention_mask"].bool()
+    mask = None if bool(real.all()) else real
+    if not getattr(model.config, "is_encoder_decoder", False):
+        return Inputs(x, mask, None, None, lines)
+    start = torch.full((len(lines), 1), model.config.decoder_start_token_id)
+    with torch.no_grad():
+        written = table(start.to(table.weight.device))
+    scale = getattr(getattr(model.get_encoder(), "embed_scale", None), "__float__", lambda: 1.0)()
+    return Inputs(written, None, x * scale, mask, lines)

@@ -1,0 +1,74 @@
+"""Models by name: a folder or Hub id of Hugging Face, or a function of one's own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+DTYPES = ("auto", "float16", "bfloat16", "float32", "float64")
+
+
+def load(
+    name: str,
+    *,
+    dtype: str = "auto",
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+) -> nn.Module:
+    """A model in evaluation mode.
+
+    ``name`` is a folder or an id of the Hub, loaded as the class that its configuration names, or
+    ``module:function`` for a function without arguments that returns a module.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if ":" in name and not Path(name).exists():
+        model = _own(name)
+    else:
+        model = _hugging_face(name, revision, trust_remote_code)
+    if dtype != "auto":
+        model = model.to(getattr(torch, dtype))
+    return model.eval()
+
+
+def _own(name: str) -> nn.Module:
+    place, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:  # as `python -m` has it
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(place), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"cannot load {name}: {error}") from None
+    model = found() if callable(found) and not isinstance(found, nn.Module) else found
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{name} gives a {type(model).__name__}, not a torch.nn.Module")
+    return model
+
+
+def _hugging_face(name: str, revision: str | None, trust: bool) -> nn.Module:
+    try:
+        import transformers
+    except ImportError:
+        raise ImportError("models by name need transformers: pip install 'taut[hf]'") from None
+    given: dict[str, Any] = {"revision": revision, "trust_remote_code": trust}
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, **given)
+    except (OSError, ValueError) as error:
+        where = "in this folder" if Path(name).is_dir() else "as a folder, and not on the Hub"
+        raise ValueError(
+            f"no model {name!r} {where}: {str(error).splitlines()[0]}\nGive a folder with a "
+            "config.json, an id of the Hub (this needs a network), or module:function."
+        ) from None
+    kinds = [k for k in (config.architectures or []) if hasattr(transformers, k)]
+    kind = getattr(transformers, kinds[0]) if kinds else transformers.AutoModel
+    try:
+        model: nn.Module = kind.from_pretrained(name, dtype="auto", **given)
+    except OSError as error:
+        raise ValueError(f"cannot load the weights of {name!r}: {error}") from None
+    return model

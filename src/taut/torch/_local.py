@@ -1,0 +1,146 @@
+"""The norm of a network's derivative at given inputs: exactly, or from random directions.
+
+The rules compute the network in float64, whatever precision it runs in, and that is differentiated:
+no constants are multiplied, so nothing is lost by the number of layers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import nn
+
+from taut._bound import Bound
+from taut._checks import whole_number
+from taut.attention._spectral import FROBENIUS
+from taut.torch._domain import At
+from taut.torch._linearised import Linearised
+from taut.torch._question import Question, agree, ask
+from taut.torch._run import Run
+
+SMALL = 1 << 11  # rows or columns of a derivative that is written out
+FITS = 1 << 27  # numbers in it, one gigabyte
+CHUNK = 32
+SLACK = 1e-8  # for rounding in float64: an estimate, generous next to the errors seen
+
+
+@torch.no_grad()
+def local_lipschitz(
+    module: nn.Module,
+    inputs: torch.Tensor,
+    *,
+    mask: torch.Tensor | None = None,
+    context: torch.Tensor | None = None,
+    context_mask: torch.Tensor | None = None,
+    method: Literal["auto", "jacobian", "probe"] = "auto",
+    directions: int = 12,
+    steps: int = 20,
+    failure: float = 1e-12,
+    seed: int = 0,
+) -> Bound:
+    """Norm of the derivative of a module at given inputs, in l2, one for each input.
+
+    Parameters
+    ----------
+    module, inputs, mask, context, context_mask
+        As in :func:`certify`; the context is fixed.
+    method
+        ``"jacobian"`` writes the derivative out and takes its largest singular value: exact.
+        ``"probe"`` bounds it from ``steps`` powers of it along random ``directions``: the upper
+        side fails with a probability of at most ``failure``, whatever the network (theorem probe).
+        ``"auto"`` takes the first where the derivative is small.
+    directions, steps, failure, seed
+        Of the second method. More steps bring the sides together: they are within a factor
+        (1/t)^{1/2·steps} of each other and less, t = failure^{1/directions}·√(π/2).
+
+    Examples
+    --------
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    >>> found = local_lipschitz(layer, torch.randn(2, 4, 8))
+    >>> found.kind, len(found)
+    ('exact', 2)
+    """
+    if method not in ("auto", "jacobian", "probe"):
+        raise ValueError(f"method must be auto, jacobian or probe, got {method!r}")
+    question, device = ask(module, At(inputs), context, mask, context_mask, "l2", seed)
+    run = Run("l2", 0.0, device, dry=True)
+    y = question.answer(run)
+    run.done()
+    agree(question, y, device)
+    with torch.enable_grad():
+        point = inputs.detach().to(device, torch.float64)
+        derivative = Linearised(lambda x: _network(question, x, device), [point], 1)
+        width, height = point[0].numel(), derivative.output[0].numel()
+        if method == "auto":
+            fits = width * height * len(point) <= FITS
+            method = "jacobian" if min(width, height) <= SMALL and fits else "probe"
+        if method == "jacobian":
+            return _exact(derivative, width, height)
+        directions = whole_number(directions, name="directions", least=1)
+        steps = whole_number(steps, name="steps", least=1)
+        if not 0 < failure < 1:
+            raise ValueError(f"failure must be a probability in (0, 1), got {failure}")
+        return _probed(derivative, directions, steps, failure, seed)
+
+
+def _network(question: Question, x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The network in float64, as the rules compute it."""
+    centre = question.at(x).answer(Run("l2", 0.0, device, dry=True)).centre
+    assert centre is not None
+    return centre
+
+
+def _exact(derivative: Linearised, width: int, height: int) -> Bound:
+    """Row by row or column by column, whichever are fewer; then the largest singular value."""
+    few = min(width, height)
+    leaf = derivative.moving[0] if width < height else derivative.output
+    parts = []
+    for start in range(0, few, CHUNK):
+        chosen = torch.arange(start, min(start + CHUNK, few))
+        units = torch.zeros(len(chosen), *leaf.shape, dtype=leaf.dtype, device=leaf.device)
+        units.flatten(2)[torch.arange(len(chosen)), :, chosen] = 1.0
+        if width < height:
+            found = derivative.push([units], many=True)
+        else:
+            found = derivative.pull(units, many=True)[0]
+        parts.append(found.detach().flatten(2))
+    rows = torch.cat(parts).transpose(0, 1)  # (batch, few, many)
+    gram = rows @ rows.mT
+    largest = torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0.0).sqrt().cpu().numpy()
+    return Bound(
+        largest * (1 - SLACK), largest * (1 + SLACK), "exact", FROBENIUS, "at these inputs",
+        ("spectral",), largest,
+    )  # fmt: skip
+
+
+def _probed(
+    derivative: Linearised, directions: int, steps: int, failure: float, seed: int
+) -> Bound:
+    """Theorem probe: ‖D‖^{2k} ≤ max‖(DᵀD)^k g‖/t but for a probability (t√(2/π))^{directions}."""
+    source = torch.Generator().manual_seed(seed)
+    (v,) = derivative.random(source, many=directions)
+    logs = torch.zeros(directions, derivative.batch, dtype=torch.float64)
+    lower = torch.zeros(derivative.batch, dtype=torch.float64)
+    flat = [1] * (v.ndim - 2)
+    for _ in range(steps):
+        size = v.flatten(2).norm(dim=2)
+        logs += size.log().cpu()
+        v = v / size.clamp(min=1e-300).reshape(*size.shape, *flat)
+        pushed = derivative.push([v], many=True).detach()
+        lower = torch.maximum(lower, pushed.flatten(2).norm(dim=2).amax(dim=0).cpu())
+        (v,) = derivative.pull(pushed, many=True)
+        v = v.detach()
+    logs += v.flatten(2).norm(dim=2).log().cpu()
+    t = failure ** (1 / directions) * math.sqrt(math.pi / 2)
+    upper = ((logs.amax(dim=0) - math.log(t)) / (2 * steps)).exp()
+    upper = torch.nan_to_num(upper, nan=math.inf)
+    upper = torch.maximum(upper, lower)
+    where = f"at these inputs, with probability 1 - {failure:g} over random directions"
+    return Bound(
+        (lower * (1 - SLACK)).numpy(), (upper * (1 + SLACK)).numpy(), "bracket", FROBENIUS,
+        where, ("probe",),
+    )  # fmt: skip

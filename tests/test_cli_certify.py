@@ -1,0 +1,137 @@
+"""`taut certify` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("typer")
+from torch_models import MODELS  # noqa: E402
+
+
+def run(*arguments, cwd=None):
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "taut.cli", "certify", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=cwd,
+        timeout=300,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small BERT classifier with a tokenizer, saved as people save theirs."""
+    place = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(0)
+    model = MODELS["bert classifier"]()
+    model.save_pretrained(place)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "ran"]
+    (place / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizer(str(place / "vocab.txt")).save_pretrained(place)
+    return place
+
+
+def test_text(folder, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("the cat sat\nthe dog\n")
+    done = run(folder, "--inputs", lines, "--inputs", "the cat ran", "--classify")
+    assert done.returncode == 0, done.stderr
+    for words in ("Lipschitz constant at most", "measured", "encoder", "certified l2 radius"):
+        assert words in done.stdout
+    assert "the dog" in done.stdout
+
+
+def test_json(folder):
+    done = run(folder, "--inputs", "the cat", "--json", "--norm", "token", "--local", "probe")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["norm"] == "largest token l2"
+    assert record["upper"][0] >= record["measured"][0] > 0
+    assert record["local"]["lower"][0] <= record["local"]["upper"][0]
+    assert record["modules"][0]["class"] == "BertForSequenceClassification"
+    assert record["inputs"] == ["the cat"]
+
+
+def test_all_inputs_of_a_shape(folder):
+    done = run(folder, "--shape", "4,16", "--radius", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "length at most 2" in json.loads(done.stdout)["domain"]
+
+
+def test_tensors_and_a_function_of_ones_own(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef net():\n    return torch.nn.Sequential(torch.nn.Linear(3, 2))\n"
+    )
+    np.save(tmp_path / "x.npy", np.ones((2, 3), dtype=np.float32))
+    done = run("mine:net", "--inputs", "x.npy", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["upper"]) == 2
+
+
+def test_images(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    torch.manual_seed(0)
+    MODELS["vit classifier"]().save_pretrained(tmp_path / "vit")
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 30, 3), dtype=np.uint8)
+    image.fromarray(pixels).save(tmp_path / "a.png")
+    done = run(tmp_path / "vit", "--inputs", tmp_path / "a.png", "--json", "--classify")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["classes"]["radius"][0] >= 0
+
+
+def test_encoder_decoder_models_read_text(tmp_path):
+    torch.manual_seed(0)
+    MODELS["t5"]().save_pretrained(tmp_path)
+    words = {"<pad>": 0, "</s>": 1, "<unk>": 2, "the": 3, "cat": 4}
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(tmp_path)
+    done = run(tmp_path, "--inputs", "the cat", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["upper"][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("no/such-model", "--inputs", "hello"), "no model 'no/such-model'"),
+        (("nothing:here", "--inputs", "hello"), "cannot load nothing:here"),
+        (("x:y",), "--inputs"),
+        (("x:y", "--inputs", "a", "--shape", "2,2"), "not both"),
+        (("x:y", "--shape", "2;2"), "commas"),
+        (("x:y", "--shape", "2,2", "--norm", "l1"), "l2 or token"),
+        (("x:y", "--shape", "2,2", "--classify"), "--classify needs"),
+        (("x:y", "--inputs", "a", "--limit", "0"), "--limit"),
+        (("x:y", "--inputs", "a", "--local", "maybe"), "--local"),
+        (("torch.nn:Identity", "--inputs", "missing.npy"), "no file"),
+        (("torch.nn:Identity", "--inputs", "some text"), "takes no text"),
+        (("torch.nn:ModuleList", "--shape", "2,2"), "register"),
+        (("torch.nn:Identity", "--shape", "2,2", "--dtype", "int8"), "dtype"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(arguments, words, tmp_path):
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_is_quick_to_read():
+    done = run("--help")
+    assert done.returncode == 0
+    for option in ("--inputs", "--radius", "--shape", "--norm", "--json", "--classify"):
+        assert option in done.stdout
