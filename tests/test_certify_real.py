@@ -1,4 +1,4 @@
-"""Certificates on real weights, attacked: MiniLM as it is packaged, DINOv2 from the shared folder."""
+"""Certificates on real weights, attacked: MiniLM as packaged, DINOv2 from the shared folder."""
 
 from __future__ import annotations
 

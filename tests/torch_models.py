@@ -126,10 +126,7 @@ def case(
                 parameter.add_(0.2 * torch.randn_like(parameter))
             else:
                 parameter.mul_(gain)
-    if name in IMAGES:
-        shape = (3, 8, 8)
-    else:
-        shape = (TOKENS, WIDTH)
+    shape = (3, 8, 8) if name in IMAGES else (TOKENS, WIDTH)
     x = scale * torch.randn(batch, *shape, dtype=torch.float64)
     context = scale * torch.randn(batch, CONTEXT, WIDTH, dtype=torch.float64)
     return Case(model, x, context if name in PAIRS else None)

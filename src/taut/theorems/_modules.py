@@ -8,8 +8,8 @@ MODULES = (
     Theorem(
         "spectral",
         _MODULES,
-        "‖Wx − Wy‖₂ ≤ σ_max(W)‖x − y‖₂, with σ_max² at most the largest eigenvalue of WᵀW plus what "
-        "rounding can have taken from it",
+        "‖Wx − Wy‖₂ ≤ σ_max(W)‖x − y‖₂, with σ_max² at most the largest eigenvalue of WᵀW plus "
+        "what rounding can have taken from it",
         "all inputs",
         "definition; a power iteration would be a lower bound",
         "attained along the first singular vector",
@@ -28,9 +28,9 @@ MODULES = (
     Theorem(
         "activation-slope",
         _MODULES,
-        "φ applied to every coordinate is max(|a|, |b|)-Lipschitz if its slopes lie in [a, b]; GELU: "
-        "1.12891, its tanh form 1.12900, SiLU and QuickGELU 1.09984, Mish 1.08850, Hardswish 3/2, "
-        "SELU 1.75810",
+        "φ applied to every coordinate is max(|a|, |b|)-Lipschitz if its slopes lie in [a, b]; "
+        "GELU: 1.12891, its tanh form 1.12900, SiLU and QuickGELU 1.09984, Mish 1.08850, Hardswish "
+        "3/2, SELU 1.75810",
         "all inputs, every l_p norm",
         "mean value theorem, coordinate by coordinate",
         "attained where the slope is extreme",
@@ -60,8 +60,8 @@ MODULES = (
     Theorem(
         "gated-mlp",
         _MODULES,
-        "W_d(φ(W_gx)∘(W_ux)) is ‖W_d‖·min(U‖W_g‖ + S‖W_u‖, √(U² + S²)‖[W_g; W_u]‖)-Lipschitz with "
-        "U = max|φ′|·max|W_ux|, S = max|φ(W_gx)| over coordinates",
+        "W_d(φ(W_gx)∘(W_ux)) is ‖W_d‖·min(U‖W_g‖ + S‖W_u‖, √(U² + S²)‖[W_g; W_u]‖)-Lipschitz "
+        "with U = max|φ′|·max|W_ux|, S = max|φ(W_gx)| over coordinates",
         "where these maxima hold",
         "product rule; diagonal matrices have the norm of their largest entry",
         "attained in one dimension by φ linear on one side of its kink",
@@ -70,11 +70,11 @@ MODULES = (
     Theorem(
         "probe",
         _MODULES,
-        "‖D‖^{2k} ≤ maxᵢ‖(DᵀD)^k gᵢ‖/t but for a probability of at most (t√(2/π))^r, for r independent "
-        "Gaussian gᵢ and any t > 0",
+        "‖D‖^{2k} ≤ maxᵢ‖(DᵀD)^k gᵢ‖/t but for a probability of at most (t√(2/π))^r, for r "
+        "independent Gaussian gᵢ and any t > 0",
         "any matrix D that does not depend on the gᵢ",
-        "‖Bg‖ ≥ ‖B‖|⟨v, g⟩| for the first singular vector v, and |N(0, 1)| ≤ t has a probability of "
-        "at most t√(2/π)",
+        "‖Bg‖ ≥ ‖B‖|⟨v, g⟩| for the first singular vector v, and |N(0, 1)| ≤ t has a probability "
+        "of at most t√(2/π)",
         "the bound is ‖D‖·(|g|/t)^{1/2k} for D of rank one, so it falls to ‖D‖ as k grows",
         "classical",
     ),
@@ -84,8 +84,8 @@ MODULES = (
         "attention as a map of queries, keys and values: L ≤ ‖Wo‖(τ‖Wq‖ + min(√A‖Wv‖ + √B‖Wk‖, "
         "√(maxⱼ Aⱼ + Bⱼ/μ²)‖[μWk; Wv]‖)), the maximum over heads of τ = α√(λ(v)λ(k)), "
         "A = ‖P‖², Bⱼ = Σᵢ Pᵢⱼα²|qᵢ|²λᵢ(v), with λ the norm of a covariance under a row of P",
-        "at given tokens; near them with weights grown by e^{2Δ}; for tokens of bounded length with "
-        "the largest of each; any mask, bias, rotation, soft cap and norm of queries and keys",
+        "at given tokens; near them with weights grown by e^{2Δ}; for tokens of bounded length "
+        "with the largest of each; any mask, bias, rotation, soft cap and norm of queries and keys",
         "Cauchy–Schwarz under Pᵢ; heads act on different coordinates, so the largest counts",
         "attained by a single token with proportional Wo and Wv",
         "taut",

@@ -16,10 +16,11 @@ from torch.nn import functional
 
 # Extreme slopes: GELU at ±√2 and, in its tanh form, at ±1.4185; SiLU at ±2.3994; Mish at 1.4906
 # and −2.2564. The digits are from arbitrary precision, the last one rounded outward.
-GELU = (-0.1289041451851548, 1.1289041451851548)
-GELU_TANH = (-0.1289930686587718, 1.1289930686587718)
-SILU = (-0.0998393201288670, 1.0998393201288670)
-MISH = (-0.1125261223894626, 1.0884981612517279)
+GELU = (-0.128904145185155, 1.128904145185155)
+GELU_TANH = (-0.128993068658772, 1.128993068658772)
+FAST_GELU = (-0.12899307, 1.12899307)  # the same with √(2/π) to ten digits
+SILU = (-0.099839320128867, 1.099839320128867)
+MISH = (-0.112526122389463, 1.088498161251728)
 UNIT = (0.0, 1.0)
 
 
@@ -29,6 +30,7 @@ class Activation(NamedTuple):
     function: Callable[[torch.Tensor], torch.Tensor]
     low: float
     high: float
+    jump: float = 0.0  # where it is computed as another function from some point on
 
     @property
     def constant(self) -> float:
@@ -66,7 +68,7 @@ _FIXED: dict[str, Slopes] = {
     "MishActivation": MISH,
     "GELUActivation": GELU,
     "NewGELUActivation": GELU_TANH,
-    "FastGELUActivation": GELU_TANH,
+    "FastGELUActivation": FAST_GELU,
     "GELUTanh": GELU_TANH,
     "PytorchGELUTanh": GELU_TANH,
     "AccurateGELUActivation": GELU_TANH,
@@ -105,8 +107,8 @@ def _of_module(module: nn.Module) -> Slopes | None:
             return _and_one((module.lower + module.upper) / 2)
         case nn.CELU() if module.alpha <= 0:
             return None
-        case nn.Softplus() if not module.beta > 0:
-            return None
+        case nn.Softplus() if not (module.beta > 0 and module.threshold >= 10):
+            return None  # below, torch's switch to the identity is a jump that one can see
     kind = type(module)
     known = kind.__module__.startswith(("torch.nn.", "transformers.activations"))
     return _FIXED.get(kind.__name__) if known else None
@@ -129,4 +131,9 @@ def activation_of(function: Any) -> Activation | None:
     if isinstance(function, nn.PReLU):  # its weight must follow the precision of the input
         weight = function.weight.detach()
         return Activation(lambda x: functional.prelu(x, weight.to(x)), *slopes)
-    return Activation(function, *slopes)
+    jump = 0.0
+    if isinstance(function, nn.Softplus):  # beyond its threshold torch takes the identity
+        jump = math.log1p(math.exp(-function.threshold)) / function.beta
+    elif function is functional.softplus:
+        jump = math.log1p(math.exp(-20.0))
+    return Activation(function, *slopes, jump)

@@ -98,7 +98,8 @@ def _columns(
         return times(many, root(found))
 
     flat, keyed = heaviest(0.0, 1.0), heaviest(power, 0.0)
-    joint = heaviest(times(power, (nk / known.ratio) ** 2 * (1 + 1e-15)), 1.0)
+    share = nk / known.ratio * (1 + 1e-15)
+    joint = heaviest(times(power, share, share), 1.0)
     separate = plus(times(flat, known.value), times(keyed, known.key, nk))
     return float(min(separate, times(joint, known.both)))
 

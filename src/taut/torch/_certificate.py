@@ -90,11 +90,12 @@ class Certificate:
         worst = float(self.bound.upper.max())
         many = len(self.bound.upper)
         of = f", the worst of {many} inputs" if many > 1 else ""
-        text = f"Lipschitz constant at most {shown(worst)} in {self.bound.norm}, {self.bound.domain}{of}"
+        text = f"Lipschitz constant at most {shown(worst)} in {self.bound.norm}, "
+        text += f"{self.bound.domain}{of}"
         if math.isinf(worst):
             text += (
-                "\nNo finite bound: attention is not Lipschitz for tokens of any length. Give a Ball "
-                "or inputs, or put a norm layer before it."
+                "\nNo finite bound: attention is not Lipschitz for tokens of any length. Give a "
+                "Ball or inputs, or put a norm layer before it."
             )
         if self.measured is not None:
             text += f"\nmeasured: at least {float(self.measured.lower.max()):.4g}"

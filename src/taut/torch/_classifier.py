@@ -74,8 +74,8 @@ def certified_radius(
     inputs, mask
         As in :func:`certify`.
     rounding
-        Whether the network is the one that is executed, whose rounding is then taken off the margin,
-        or the one in exact arithmetic. In float32 a deep network may leave nothing.
+        Whether the network is the one that is executed, whose rounding is then taken off the
+        margin, or the one in exact arithmetic. In float32 a deep network may leave nothing.
     steps
         How many radii are tried.
 

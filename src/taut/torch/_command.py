@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ class Options(NamedTuple):
     radius: float | None
     shape: str | None
     context_shape: str | None
-    norm: str
+    norm: Literal["l2", "token"]
     local: str
     classify: bool
     dtype: str
@@ -42,6 +42,7 @@ class Options(NamedTuple):
 def run(name: str, options: Options) -> None:
     """Certify a model by name and print the answer."""
     _check(options)
+    domain, context = _sets(options)
     _say(options, f"loading {name}")
     model = load(
         name,
@@ -50,7 +51,6 @@ def run(name: str, options: Options) -> None:
         trust_remote_code=options.trust_remote_code,
     )
     inputs = None
-    domain, context = _sets(options)
     if options.inputs:
         inputs = read_inputs(
             options.inputs, model, name, limit=options.limit, max_length=options.max_length

@@ -52,6 +52,7 @@ def head(
     ``fixed`` is added to the scores; it is −inf where a query does not see a key. A ``dry`` run
     wants the mean values only.
     """
+    keys = k
     if softcap is None:
         k = k - k.mean(dim=0)  # adds the same to all scores of a query (theorem shift)
     scores = scale * (q @ k.mT)
@@ -66,7 +67,12 @@ def head(
         return Row(mean, mean, weights), mean + middle
     long_q, long_k = q.norm(dim=1), float(k.norm(dim=1).max())
     # Relative error of the weights: that of the scores, twice, since they are compared.
-    slack = 16 * EPS * (q.shape[1] + 8) * (1 + 2 * scale * float(long_q.max()) * long_k)
+    far = float(keys.norm(dim=1).max())
+    shifted = (
+        0.0 if fixed is None else float(torch.where(fixed > -math.inf, fixed, 0.0).abs().max())
+    )
+    reach = 1 + 2 * scale * float(long_q.max()) * far + shifted
+    slack = math.expm1(min(16 * EPS * (q.shape[1] + 8) * reach, 700.0))
     spread_v = spreads(weights, centred, mean)
     # Under a cap the keys cannot be centred: their second moment takes the place of the variance.
     spread_k = spreads(weights, k, None if softcap is None else torch.zeros_like(q))
@@ -82,7 +88,7 @@ def head(
         weights = ((weights + 1e-300) * growth[:, None]).clamp(max=1.0) * seen
         long_q = long_q + near.query
     turn, energy = scale * (spread_v * spread_k).sqrt(), (scale * long_q) ** 2 * spread_v
-    row = (torch.nan_to_num(part * (1 + slack), nan=math.inf) for part in (turn, energy, weights))
+    row = (sure(part * (1 + slack)) for part in (turn, energy, weights))
     return Row(*row), mean + middle
 
 
@@ -91,7 +97,12 @@ def _grown(spread: torch.Tensor, growth: torch.Tensor, near: float, longest: flo
     most = min((longest + near), 1e150) ** 2 * (1 + 16 * EPS * 64)
     if longest + near > 1e150:
         most = math.inf
-    return torch.nan_to_num(growth * (spread.sqrt() + near) ** 2, nan=math.inf).clamp(max=most)
+    return sure(growth * (spread.sqrt() + near) ** 2).clamp(max=most)
+
+
+def sure(value: torch.Tensor) -> torch.Tensor:
+    """What is no number bounds nothing."""
+    return torch.nan_to_num(value, nan=math.inf, posinf=math.inf)
 
 
 def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | None) -> torch.Tensor:
@@ -101,36 +112,43 @@ def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | No
     """
     n, m = weights.shape
     d = values.shape[1]
-    mean = weights @ values if mean is None else mean
+    largest = float(values.abs().max())
+    if largest == 0 or not math.isfinite(largest):
+        return weights.new_full((n,), 0.0 if largest == 0 else math.inf)
+    values = values / largest  # so that no square overflows or vanishes
+    mean = weights @ values if mean is None else mean / largest
     squares = values.square().sum(dim=1)
     power = weights @ squares
     if m * d * d > AFFORDABLE:  # the trace is never below the norm
         trace = (power - mean.square().sum(dim=1)).clamp(min=0.0)
-        return trace + 4 * EPS * (m + d) * power
+        return (trace + 4 * EPS * (m + d) * power) * largest**2
     # Long sums in float32: each entry errs by at most (terms)·eps of what was added up, which as a
     # matrix is no larger than (terms)·eps·E|v|².
     kind = torch.float64 if m < LONG else torch.float32
     eps = torch.finfo(kind).eps
+    slack = (m + 16) * eps * power
+    if kind == torch.float32:  # weights that it cannot hold
+        slack = slack + torch.where(weights < 1e-30, weights, 0.0) @ squares
     p, v, centre = weights.to(kind), values.to(kind), mean.to(kind)
     products = (v[:, :, None] * v[:, None, :]).flatten(1)
     found = weights.new_empty(n)
     for start in range(0, n, BLOCK):
         rows = slice(start, min(start + BLOCK, n))
         seen = int(p[rows].any(dim=0).nonzero().max()) + 1  # the rest is 0 (a causal mask)
-        gram = (p[rows, :seen] @ products[:seen]).unflatten(1, (d, d))
+        gram = (p[rows, :seen] @ products[:seen]).reshape(-1, d, d)
         gram = torch.baddbmm(gram, centre[rows, :, None], centre[rows, None, :], alpha=-1)
         found[rows] = _largest_eigenvalue(gram).to(found.dtype)
-    return found + (m + 16) * eps * power
+    return (found + slack) * largest**2
 
 
 def _largest_eigenvalue(gram: torch.Tensor) -> torch.Tensor:
     """Norm of symmetric matrices from above: ‖A‖ ≤ ‖A^k‖_F^{1/k}, here for k = 4."""
-    size = gram.flatten(1).norm(dim=1).clamp(min=torch.finfo(gram.dtype).tiny)
-    unit = gram / size[:, None, None]
+    size = gram.flatten(1).abs().amax(dim=1).clamp(min=torch.finfo(gram.dtype).tiny)
+    unit = gram / (size * gram.shape[-1])[:, None, None]
     for _ in range(SQUARINGS):
         unit = unit @ unit
-    power = unit.flatten(1).norm(dim=1) ** (0.5**SQUARINGS)
-    return size * power * (1 + 16 * torch.finfo(gram.dtype).eps * gram.shape[-1])
+    power: torch.Tensor = unit.flatten(1).norm(dim=1) ** (0.5**SQUARINGS) * gram.shape[-1]
+    return size * power * (1 + 32 * torch.finfo(gram.dtype).eps * gram.shape[-1])
 
 
 def stacked(rows: list[torch.Tensor], rounds: int = 3) -> float:

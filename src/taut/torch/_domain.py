@@ -96,7 +96,10 @@ class At:
             )
         if not bool(torch.isfinite(self.inputs).all()):
             raise ValueError("inputs contain NaN or infinity")
-        radius = torch.as_tensor(self.radius, dtype=torch.float64).detach().cpu()
+        try:
+            radius = torch.as_tensor(self.radius, dtype=torch.float64).detach().cpu()
+        except (TypeError, ValueError, RuntimeError):
+            raise TypeError(f"radius must be a number or numbers, got {self.radius!r}") from None
         if radius.ndim > 1 or (radius.ndim == 1 and len(radius) != len(self.inputs)):
             raise ValueError(
                 f"radius must be one number or one for each of the {len(self.inputs)} inputs, got "

@@ -88,8 +88,16 @@ class Frame:
         many = math.sqrt(x.tokens) if self.norm == "l2" else 1.0
         return times(self.eps * terms * many, size)
 
+    def tokens_only(self, x: Region) -> None:
+        """Refuse an image where tokens are wanted."""
+        if x.image:
+            raise ValueError(
+                f"an image of shape {x.image} came where tokens (batch, tokens, width) are wanted"
+            )
+
     def fits(self, x: Region, width: int, what: str) -> None:
-        """Refuse tokens of another width than a module takes."""
+        """Refuse images, and tokens of another width than a module takes."""
+        self.tokens_only(x)
         if x.width != width:
             raise ValueError(f"{what} takes tokens of width {width}, got width {x.width}")
 

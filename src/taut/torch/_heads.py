@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -85,6 +86,14 @@ class Part(NamedTuple):
 
 def norms(heads: Heads) -> Norms:
     """All of them, from the cache where the weights have not changed."""
+    for name in ("scale", "softcap"):
+        value = getattr(heads, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a finite number > 0, got {value}")
+    if heads.heads % heads.kv_heads:
+        raise ValueError(
+            f"heads must be a multiple of kv_heads, got {heads.heads} and {heads.kv_heads}"
+        )
     wq, wk, wv = heads.query[0], heads.key[0], heads.value[0]
     key, value = spectral(wk), spectral(wv)
     ratio = value / key if key > 0 and 0 < value / key < 1e100 else 1.0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from taut.torch._mlp import Affine
+from taut.torch._mlp import affine
 from taut.torch._region import Region
 from taut.torch._rules import register
 from taut.torch._run import Run
@@ -20,15 +20,6 @@ from taut.torch._run import Run
 def named(family: str, *classes: str) -> tuple[str, ...]:
     """Full names of classes of one model family."""
     return tuple(f"transformers.models.{family}.modeling_{family}.{name}" for name in classes)
-
-
-def affine(module: Any) -> Affine:
-    """Weight as (outputs, inputs) and bias of a Linear or of GPT-2's Conv1D, which is transposed."""
-    if type(module).__name__ == "Conv1D":
-        return module.weight.mT, module.bias
-    if not isinstance(module, nn.Linear):
-        raise TypeError(f"expected a Linear or Conv1D, got {type(module).__name__}")
-    return module.weight, module.bias
 
 
 def sees(n: int, *, causal: bool, window: int | None = None) -> torch.Tensor | None:

@@ -9,7 +9,6 @@ import torch
 from taut.torch._heads import HeadNorm, Heads
 from taut.torch._hf import (
     additive,
-    affine,
     call_text,
     config_of,
     named,
@@ -18,7 +17,7 @@ from taut.torch._hf import (
     sees,
     window_of,
 )  # fmt: skip
-from taut.torch._mlp import Affine
+from taut.torch._mlp import Affine, affine
 from taut.torch._projection import Rotary
 from taut.torch._region import Region
 from taut.torch._rules import register
@@ -39,8 +38,8 @@ def _thirds(map_: Affine) -> list[Affine]:
 
 
 def _call_gpt2(module: Any, x: Any, *, mask: Any = None) -> Any:
-    seen = sees(x.shape[1], causal=True) if mask is None else mask
-    return module(x, attention_mask=additive(seen, x))
+    seen = mask if mask is not None else sees(x.shape[1], causal=True)
+    return module(x, attention_mask=None if seen is None else additive(seen, x))
 
 
 @register(*named("gpt2", "GPT2Attention"), call=_call_gpt2)
@@ -49,7 +48,8 @@ def _gpt2_attention(
 ) -> Region:
     if module.is_cross_attention:
         raise TypeError("no rule for GPT-2 with cross-attention")
-    run.steady(module, max(module.attn_dropout.p, module.resid_dropout.p))
+    run.steady(module, module.attn_dropout.p)
+    run.steady(module.resid_dropout, module.resid_dropout.p)
     query, key, value = _thirds(affine(module.c_attn))
     output = affine(module.c_proj)
     heads = Heads(query, key, value, output, module.num_heads, module.num_heads, module.scaling)
@@ -59,7 +59,7 @@ def _gpt2_attention(
 @register(*named("gpt2", "GPT2MLP"))
 def _gpt2_mlp(run: Run, module: Any, x: Region) -> Region:
     run.note(None, "", "mlp", ("chain",), 1.0)
-    run.steady(module, module.dropout.p)
+    run.steady(module.dropout, module.dropout.p)
     return run.mlp(x, affine(module.c_fc), module.act, affine(module.c_proj), "c_fc+c_proj")
 
 
@@ -100,7 +100,8 @@ def _call_llama(module: Any, x: Any, *, mask: Any = None, rotary: Any = None) ->
     seen = _seen(module, x.shape[1]) if mask is None else mask
     positions = _rotary(module, x.shape[1]) if rotary is None else rotary
     embedded = tuple(part[None].to(x) for part in positions)
-    return module(x, attention_mask=additive(seen, x), position_embeddings=embedded)
+    fixed = None if seen is None else additive(seen, x)
+    return module(x, attention_mask=fixed, position_embeddings=embedded)
 
 
 def _seen(module: Any, tokens: int) -> torch.Tensor | None:

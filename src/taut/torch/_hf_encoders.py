@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from taut.torch._heads import Heads
-from taut.torch._hf import affine, call_block, call_text, named, padded
+from taut.torch._hf import call_block, call_text, named, padded
+from taut.torch._mlp import affine
 from taut.torch._region import Region
 from taut.torch._rules import register
 from taut.torch._run import Run
@@ -132,7 +133,7 @@ def _vit_mlp(run: Run, module: Any, x: Region) -> Region:
 @register(*named("vit", "ViTLayer"), call=_first)
 def _vit_layer(run: Run, module: Any, x: Region, *, mask: torch.Tensor | None = None) -> Region:
     run.note(None, "", "residuals", ("chain",), 1.0)
-    run.steady(module, module.dropout.p)
+    run.steady(module.dropout, module.dropout.p)
     y = run(module.layernorm_before, x, "layernorm_before")
     x = run.add(x, run(module.attention, y, "attention", mask=mask))
     y = run(module.layernorm_after, x, "layernorm_after")

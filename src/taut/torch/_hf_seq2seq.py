@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from taut.torch._heads import Heads
-from taut.torch._hf import additive, affine, call_text, named, padded, sees
+from taut.torch._hf import additive, call_text, named, padded, sees
+from taut.torch._mlp import affine
 from taut.torch._region import Region
 from taut.torch._rules import register
 from taut.torch._run import Run
@@ -68,14 +69,14 @@ def _t5_attention(
 @register(*named("t5", "T5DenseActDense"))
 def _t5_dense(run: Run, module: Any, x: Region) -> Region:
     run.note(None, "", "mlp", ("chain",), 1.0)
-    run.steady(module, module.dropout.p)
+    run.steady(module.dropout, module.dropout.p)
     return run.mlp(x, affine(module.wi), module.act, affine(module.wo), "wi+wo")
 
 
 @register(*named("t5", "T5DenseGatedActDense"))
 def _t5_gated(run: Run, module: Any, x: Region) -> Region:
     run.note(None, "", "gated mlp", ("chain",), 1.0)
-    run.steady(module, module.dropout.p)
+    run.steady(module.dropout, module.dropout.p)
     gate, up, down = affine(module.wi_0), affine(module.wi_1), affine(module.wo)
     return run.gated(x, gate, module.act, up, down, "wi_0*wi_1+wo")
 
@@ -139,7 +140,7 @@ def _t5_stack(
 ) -> Region:
     """All blocks share the relative positions of the first."""
     run.note(None, "", "chain", ("chain",), 1.0)
-    run.steady(module, module.dropout.p)
+    run.steady(module.dropout, module.dropout.p)
     bias = module.block[0].layer[0].SelfAttention.compute_bias(x.tokens, x.tokens)[0]
     inputs: dict[str, Any] = {
         "mask": padded(sees(x.tokens, causal=module.is_decoder), mask, x.tokens),

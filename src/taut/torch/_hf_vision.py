@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-from taut.torch._hf import affine, named
+from taut.torch._hf import named
+from taut.torch._mlp import affine
 from taut.torch._numbers import plus, times
 from taut.torch._region import Region
 from taut.torch._rules import register

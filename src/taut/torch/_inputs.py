@@ -81,7 +81,7 @@ def _tensor(path: Path) -> torch.Tensor:
 
 
 def _pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
-    """Images at the size of the model, with mean and deviation of its preprocessor if it has one."""
+    """Images at the model's size, with mean and deviation of its preprocessor if it has one."""
     try:
         from PIL import Image
     except ImportError:
@@ -127,7 +127,9 @@ def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Input
     mask = None if bool(real.all()) else real
     if not getattr(model.config, "is_encoder_decoder", False):
         return Inputs(x, mask, None, None, lines)
-    start = torch.full((len(lines), 1), model.config.decoder_start_token_id)
+    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    known = [getattr(model.config, name, None) for name in names]
+    start = torch.full((len(lines), 1), next((i for i in known if i is not None), 0))
     with torch.no_grad():
         written = table(start.to(table.weight.device))
     scale = getattr(getattr(model.get_encoder(), "embed_scale", None), "__float__", lambda: 1.0)()

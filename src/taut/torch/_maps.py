@@ -11,7 +11,7 @@ import torch
 from taut.torch._activations import Activation, activation_of
 from taut.torch._frame import Frame, Head
 from taut.torch._numbers import Numbers, hypotenuse, number, over, plus, times
-from taut.torch._region import Region
+from taut.torch._region import CENTRE, Region
 from taut.torch._spectral import frobenius, largest, length, spectral
 
 _ROUND = 8 * 2.0**-52  # of float64 sums of squares and roots, next to which it is generous
@@ -60,12 +60,14 @@ class TokenMaps(Frame):
 
     def activation(self, x: Region, function: Any, name: str | None = None) -> Region:
         """A function applied to every number: a module or function of torch, or Activation."""
+        self.tokens_only(x)
         act = function if isinstance(function, Activation) else self.known(function)
         rule = f"slopes {act.low:.4g} to {act.high:.4g}"
         self.note(name, "activation", rule, ("activation-slope",), act.constant)
         size = plus(times(act.constant, x.length), act.at_zero * math.sqrt(x.width))
         centre = None if x.centre is None else act.function(x.centre)
-        return x.moved(centre, act.constant, size, self.rounding(x, size, 8), x.width)
+        lost = plus(self.rounding(x, size, 8), times(act.jump, math.sqrt(x.width * x.tokens)))
+        return x.moved(centre, act.constant, size, lost, x.width)
 
     def normalise(
         self,
@@ -78,25 +80,27 @@ class TokenMaps(Frame):
         name: str | None = None,
     ) -> Region:
         """LayerNorm (``centred``) or RMSNorm of every token (theorem norm-layer)."""
-        if gain is not None:
-            self.fits(x, gain.shape[0], "a norm layer")
+        self.fits(x, x.width if gain is None else gain.shape[0], "a norm layer")
         top, fixed, d = largest(gain), length(shift), x.width
         centre, spread = None, number(0.0)
         if x.centre is not None:
             middle = x.centre - x.centre.mean(dim=-1, keepdim=True) if centred else x.centre
             power = middle.square().mean(dim=-1, keepdim=True)
             least = power.detach().sqrt().flatten(1).amin(dim=1).cpu().numpy() * (1 - d * _ROUND)
+            least = least - d * _ROUND * x.length  # what subtracting a large mean has cost
             spread = np.maximum(least - over(x.radius, math.sqrt(d) * (1 - _ROUND)), 0.0)
             centre = middle / (power + epsilon).sqrt()
             centre = centre if gain is None else centre * self.tensor(gain)
             centre = centre if shift is None else centre + self.tensor(shift)
         floor = np.sqrt(spread**2 + epsilon) * (1 - _ROUND)
         constant = over(top, floor)
+        if x.centre is not None:
+            constant = np.minimum(times(CENTRE, constant), over(top, _floor(epsilon)))
         where = "1/√ε" if x.centre is None else "1/√(var + ε)"
         self.note(name, "norm", f"max|gain|·{where}", ("norm-layer",), constant)
         # No coordinate can be more than √d: x/√(mean x² + ε). And no more than the input allows.
         size = plus(
-            times(top, np.minimum(_root(d), over(x.length, math.sqrt(epsilon) * (1 - _ROUND)))),
+            times(top, np.minimum(_root(d), over(x.length, _floor(epsilon)))),
             fixed,
         )
         # Subtracting the mean and dividing magnify what is lost of the input itself.
@@ -110,6 +114,7 @@ class TokenMaps(Frame):
             if isinstance(factors, float)
             else self.tensor(factors)
         )
+        self.tokens_only(x)
         constant = largest(values)
         self.note(name, "scale", "largest factor", ("spectral",), constant)
         centre = None if x.centre is None else x.centre * values
@@ -126,8 +131,11 @@ class TokenMaps(Frame):
         ).placed(centre, plus(x.radius, y.radius), size)
 
     def shift(self, x: Region, constant: torch.Tensor) -> Region:
-        """Add something fixed, such as embeddings of positions, (tokens, width) or a batch of it."""
+        """Add something fixed, such as embeddings of positions, (..., tokens, width)."""
         fixed = self.tensor(constant)
+        self.fits(x, fixed.shape[-1], "what is added")
+        if fixed.shape[-2] not in (1, x.tokens):
+            raise ValueError(f"there are {fixed.shape[-2]} positions for {x.tokens} tokens")
         centre = None if x.centre is None else x.centre + fixed
         far = float(fixed.norm(dim=-1).max()) * (1 + fixed.shape[-1] * _ROUND)
         size = plus(x.length, far)
@@ -135,10 +143,12 @@ class TokenMaps(Frame):
 
     def first(self, x: Region, index: int = 0) -> Region:
         """One token alone, such as the one that stands for the class."""
+        self.tokens_only(x)
         return x.but(centre=None if x.centre is None else x.centre[:, [index]], tokens=1)
 
     def mean(self, x: Region, name: str | None = None) -> Region:
         """The mean of all tokens: 1/√tokens in l2, 1 in the largest token."""
+        self.tokens_only(x)
         constant = over(1.0, math.sqrt(x.tokens) * (1 - _ROUND)) if self.norm == "l2" else 1.0
         self.note(name, "mean", "mean of the tokens", (), constant)
         centre = None if x.centre is None else x.centre.mean(dim=1, keepdim=True)
@@ -155,6 +165,10 @@ class TokenMaps(Frame):
             lip=hypotenuse(x.lip, y.lip),
             err=hypotenuse(x.err, y.err),
         ).placed(centre, hypotenuse(x.radius, y.radius), hypotenuse(x.length, y.length))
+
+
+def _floor(epsilon: float) -> float:
+    return math.sqrt(epsilon) * (1 - _ROUND)
 
 
 def _root(n: int) -> Numbers:

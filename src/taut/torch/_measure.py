@@ -16,7 +16,12 @@ POINTS = 4
 
 def lower_bound(question: Question, bound: Bound) -> Bound:
     """The largest derivative found at the given inputs, or at random ones of the domain."""
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+    if any(weight.is_inference() for weight in question.module.parameters()):
+        raise ValueError(
+            "the weights were made in torch.inference_mode and have no derivatives: load them "
+            "outside of it, or pass measure=False"
+        )
+    with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         derivative = Linearised(question.call, question.points(POINTS), question.moving)
         found = _largest(derivative, question)
     if not isinstance(question.domain, At):

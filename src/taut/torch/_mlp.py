@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from taut.torch._activations import Activation
 from taut.torch._frame import Frame
 from taut.torch._maps import TokenMaps
 from taut.torch._numbers import Numbers, hypotenuse, plus, times
-from taut.torch._region import Region
+from taut.torch._region import CENTRE, Region
 from taut.torch._spectral import frobenius, length, rows, spectral, spectral_product
 
 Affine = tuple[torch.Tensor, torch.Tensor | None]  # weight as (outputs, inputs), bias
@@ -90,6 +91,16 @@ class MlpMaps(TokenMaps):
         return x.moved(centre, constant, size, lost, down[0].shape[0])
 
 
+def affine(module: Any) -> Affine:
+    """Weight as (outputs, inputs) and bias of a Linear or of GPT-2's transposed Conv1D."""
+    kind = type(module)
+    if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
+        return module.weight.mT, module.bias
+    if not isinstance(module, nn.Linear) or kind.forward is not nn.Linear.forward:
+        raise TypeError(f"expected a plain Linear or Conv1D, got {kind.__name__}")
+    return module.weight, module.bias
+
+
 def _affine(run: Frame, x: torch.Tensor, map_: Affine) -> torch.Tensor:
     y = x @ run.tensor(map_[0]).mT
     return y if map_[1] is None else y + run.tensor(map_[1])
@@ -97,7 +108,7 @@ def _affine(run: Frame, x: torch.Tensor, map_: Affine) -> torch.Tensor:
 
 def _largest(x: torch.Tensor) -> Numbers:
     """Largest absolute number of every sample."""
-    return np.asarray(x.detach().abs().flatten(1).amax(dim=1).cpu().numpy()) * (1 + 1e-12)
+    return np.asarray(x.detach().abs().flatten(1).amax(dim=1).cpu().numpy()) * CENTRE
 
 
 def _drift(x: Region, map_: Affine) -> Numbers:

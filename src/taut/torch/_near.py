@@ -7,12 +7,12 @@ import math
 import numpy as np
 import torch
 
-from taut.torch._core import Near, Row, head, stacked
+from taut.torch._core import Near, Row, head, stacked, sure
 from taut.torch._frame import Frame
 from taut.torch._heads import Heads, Norms, Part
 from taut.torch._numbers import plus, times
 from taut.torch._projection import Rotary, additive, projected
-from taut.torch._region import Region
+from taut.torch._region import CENTRE, Region
 
 
 def near(
@@ -50,14 +50,14 @@ def near(
             outputs.append(output)
         if not run.dry:
             turn = max(float(row.turn.max()) for row in rows)
-            found.query[b] = times(turn, known.query, nq[b])
+            found.query[b] = times(CENTRE, turn, known.query, nq[b])
             combine = _of_tokens if run.norm == "token" else _of_columns
-            found.context[b] = combine(rows, heads, known, float(nk[b]))
+            found.context[b] = times(CENTRE, combine(rows, heads, known, float(nk[b])))
         longest = v[b].detach().norm(dim=-1).amax(dim=1).cpu().numpy() * (1 + 1e-13)
         longest = plus(longest, times(known.values, y.radius[b]))
         with np.errstate(over="ignore"):
             found.longest[b] = math.sqrt(heads.group) * np.sqrt((longest**2).sum()) * (1 + 1e-13)
-    merged = torch.stack(outputs).unflatten(0, (batch, heads.heads)).transpose(1, 2).flatten(2)
+    merged = torch.stack(outputs).reshape(batch, heads.heads, n, -1).transpose(1, 2).flatten(2)
     if heads.output is not None:
         merged = merged @ run.tensor(heads.output[0]).mT
         if heads.output[1] is not None:
@@ -71,11 +71,12 @@ def _of_columns(rows: list[Row], heads: Heads, known: Norms, nk: float) -> float
     for g in range(heads.kv_heads):
         group = rows[g * heads.group : (g + 1) * heads.group]
         energy = torch.stack([row.energy @ row.weights for row in group]).sum(dim=0)
-        energy = torch.nan_to_num(energy, nan=math.inf)
+        energy = sure(energy)
         columns = torch.stack([row.weights.sum(dim=0) for row in group]).sum(dim=0)
         flat = max(flat, stacked([row.weights for row in group]))
         keyed = max(keyed, float(energy.max()))
-        joint = max(joint, float((columns + energy * (nk / known.ratio) ** 2).max()))
+        share = nk / known.ratio
+        joint = max(joint, float(sure(columns + energy * (share * share)).max()))
     # Sums of so many terms ≥ 0 err by less than this.
     slack = 1 + 2.0**-50 * (rows[0].weights.shape[0] + heads.heads)
     apart = plus(times(flat, known.value), times(math.sqrt(keyed) * slack, known.key, nk))
@@ -88,4 +89,4 @@ def _of_tokens(rows: list[Row], heads: Heads, known: Norms, nk: float) -> float:
     for h, row in enumerate(rows):
         g = h // heads.group
         total = total + (known.values[g] + row.energy.sqrt() * (known.keys[g] * nk)) ** 2
-    return float(total.max()) ** 0.5 * (1 + 2.0**-50 * (heads.heads + 8))
+    return math.sqrt(float(sure(total).max())) * (1 + 2.0**-50 * (heads.heads + 8))

@@ -10,6 +10,7 @@ from torch import nn
 
 from taut.torch._activations import activation_of
 from taut.torch._heads import Heads
+from taut.torch._mlp import affine
 from taut.torch._numbers import over
 from taut.torch._region import Region
 from taut.torch._rules import register
@@ -63,22 +64,27 @@ def _layer_norm(run: Run, module: nn.LayerNorm, x: Region) -> Region:
 @register(nn.RMSNorm)
 def _rms_norm(run: Run, module: nn.RMSNorm, x: Region) -> Region:
     _last_only(module, x)
-    dtype = module.weight.dtype if module.weight is not None else torch.float32
-    epsilon = torch.finfo(dtype).eps if module.eps is None else module.eps
+    epsilon = module.eps
+    if epsilon is None:  # torch then takes that of the type it computes in
+        if module.weight is None:
+            raise ValueError("RMSNorm without eps and weight depends on its input: give it an eps")
+        wide = module.weight.dtype if module.weight.dtype == torch.float64 else torch.float32
+        epsilon = torch.finfo(wide).eps
     return run.normalise(x, module.weight, None, epsilon, centred=False)
 
 
 def _last_only(module: Any, x: Region) -> None:
     if tuple(module.normalized_shape) != (x.width,):
         raise ValueError(
-            f"{type(module).__name__} normalises {tuple(module.normalized_shape)}; a rule exists for "
-            f"tokens of their full width, here {x.width}"
+            f"{type(module).__name__} normalises {tuple(module.normalized_shape)}; a rule exists "
+            f"for tokens of their full width, here {x.width}"
         )
 
 
 @register(nn.Softmax)
 def _softmax(run: Run, module: nn.Softmax, x: Region) -> Region:
-    if module.dim not in (-1, 2):
+    run.tokens_only(x)
+    if module.dim != -1:
         raise ValueError("a rule exists for softmax along the width of tokens (dim=-1) only")
     run.note(None, "", "softmax is 1/2-Lipschitz", ("softmax-lp",), 0.5)
     centre = None if x.centre is None else torch.softmax(x.centre, dim=-1)
@@ -87,6 +93,7 @@ def _softmax(run: Run, module: nn.Softmax, x: Region) -> Region:
 
 @register(nn.AdaptiveAvgPool1d)
 def _average(run: Run, module: nn.AdaptiveAvgPool1d, x: Region) -> Region:
+    run.tokens_only(x)
     size = module.output_size[0] if isinstance(module.output_size, tuple) else module.output_size
     if size != 1:
         raise ValueError("a rule exists for AdaptiveAvgPool1d(1), the mean over the width, only")
@@ -117,8 +124,7 @@ def _call_attention(
     y = x if context is None else context
     if not module.batch_first:
         x, y = x.transpose(0, 1), y.transpose(0, 1)
-    hidden = None if mask is None else ~mask
-    found = module(x, y, y, attn_mask=hidden, need_weights=False)[0]
+    found = module(x, y, y, attn_mask=_hidden(mask, module), need_weights=False)[0]
     return found if module.batch_first else found.transpose(0, 1)
 
 
@@ -138,7 +144,7 @@ def _attention(
 def _call_encoder(module: nn.Module, x: Any, *, mask: Any = None) -> Any:
     first = _first_attention(module)
     x = x if first.batch_first else x.transpose(0, 1)
-    found = module(x, None if mask is None else ~mask)
+    found = module(x, _hidden(mask, first))
     return found if first.batch_first else found.transpose(0, 1)
 
 
@@ -148,9 +154,16 @@ def _call_decoder(
     first = _first_attention(module)
     if not first.batch_first:
         x, context = x.transpose(0, 1), context.transpose(0, 1)
-    masks = [None if m is None else ~m for m in (mask, context_mask)]
+    masks = [_hidden(m, first) for m in (mask, context_mask)]
     found = module(x, context, tgt_mask=masks[0], memory_mask=masks[1])
     return found if first.batch_first else found.transpose(0, 1)
+
+
+def _hidden(mask: torch.Tensor | None, module: nn.MultiheadAttention) -> torch.Tensor | None:
+    """What torch wants: True where nothing is seen, and masks of a batch once for each head."""
+    if mask is None:
+        return None
+    return ~mask.repeat_interleave(module.num_heads, dim=0) if mask.ndim == 3 else ~mask
 
 
 def _first_attention(module: nn.Module) -> nn.MultiheadAttention:
@@ -203,14 +216,13 @@ def _decoder_layer(
 
 
 def _feed_forward(run: Run, module: Any, x: Region, last: str) -> Region:
-    run.steady(module, module.dropout.p)
+    run.steady(module.dropout, module.dropout.p)
     act = activation_of(module.activation)
-    first, second = module.linear1, module.linear2
     y = run.mlp(
         x,
-        (first.weight, first.bias),
+        affine(module.linear1),
         act or module.activation,
-        (second.weight, second.bias),
+        affine(module.linear2),
         "linear1+linear2",
     )
     return run(getattr(module, last), y, last)
@@ -241,7 +253,8 @@ def _call_transformer(
 ) -> Any:
     if not module.batch_first:
         x, context = x.transpose(0, 1), context.transpose(0, 1)
-    masks = [None if m is None else ~m for m in (mask, context_mask)]
+    first = _first_attention(module)
+    masks = [_hidden(m, first) for m in (mask, context_mask)]
     found = module(context, x, tgt_mask=masks[0], memory_mask=masks[1])
     return found if module.batch_first else found.transpose(0, 1)
 

@@ -33,7 +33,7 @@ def projected(
     assert x.centre is not None
     z = x.centre @ run.tensor(map_[0]).mT
     z = z if map_[1] is None else z + run.tensor(map_[1])
-    z = z.unflatten(-1, (count, -1)).transpose(1, 2)
+    z = z.reshape(*z.shape[:-1], count, -1).transpose(1, 2)
     constant = np.ones(len(z))
     if norm is not None:
         d = z.shape[-1]
@@ -74,7 +74,7 @@ def limited(norm: HeadNorm | None, size: Numbers, width: int) -> tuple[Numbers, 
     if norm is None:
         return np.ones(len(size)), size
     top = largest(norm.gain)
-    constant = np.full(len(size), top / math.sqrt(norm.epsilon) * (1 + 1e-15))
+    constant = np.broadcast_to(over(top, math.sqrt(norm.epsilon) * (1 - 1e-15)), (len(size),))
     most = top * math.sqrt(width) * (1 + 1e-15)
     return constant, np.minimum(times(constant[:, None], size), most)
 

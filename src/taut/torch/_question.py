@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from taut.torch._cache import reading
 from taut.torch._domain import At, Ball, Domain, Everywhere
 from taut.torch._region import Region, everything, start
-from taut.torch._rules import MissingRuleError, Rule, find
+from taut.torch._rules import MissingRuleError, Rule, find, plain_call
 from taut.torch._run import Run
 from taut.torch._weights import runs_in, workplace
+
+SHORT = 8  # tokens of the random input that rules are checked with
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,11 @@ class Question:
     seed: int
 
     def __post_init__(self) -> None:
+        if not isinstance(self.context, (At, Ball, Everywhere, torch.Tensor, type(None))):
+            raise TypeError(
+                f"context must be a domain or a tensor, got {type(self.context).__name__}"
+            )
+        _accepted(self.module, self.rule, {*self.masks, *self._contexts})
         for name in ("mask", "context_mask"):
             value = getattr(self, name)
             if value is not None and not (
@@ -42,12 +52,18 @@ class Question:
                 "domain and context must both be given inputs, or both sets of bounded tokens"
             )
         if isinstance(self.domain, At) and self.context is not None:
-            many = len(self.context.inputs if isinstance(self.context, At) else self.context)
+            context = self.context.inputs if isinstance(self.context, At) else self.context
+            assert isinstance(context, torch.Tensor)
+            many = len(context)
             if many != len(self.domain.inputs):
                 raise ValueError(
                     f"domain and context must be of one batch, got {len(self.domain.inputs)} and "
                     f"{many}"
                 )
+
+    @property
+    def _contexts(self) -> tuple[str, ...]:
+        return () if self.context is None else ("context",)
 
     @property
     def where(self) -> str:
@@ -69,11 +85,12 @@ class Question:
         inputs: dict[str, Any] = dict(self.masks)
         if self.context is not None:
             inputs["context"] = _region(self.context, run.device)
-        return run(self.module, x, type(self.module).__name__, **inputs)
+        with reading():
+            return run(self.module, x, type(self.module).__name__, **inputs)
 
     def points(self, count: int) -> list[torch.Tensor]:
         """Inputs of the module inside the domain: tokens, and the context if there is one."""
-        dtype, device = runs_in(self.module)
+        dtype, device = runs_in(self.module, self.domain)
         source = torch.Generator().manual_seed(self.seed)
         found = [_points(self.domain, count, source)]
         if self.context is not None:
@@ -89,11 +106,23 @@ class Question:
         """The same question at other inputs."""
         return replace(self, domain=At(x), context=self.context if context is None else context)
 
+    def short(self) -> Question:
+        """The same question for one short random input, of tokens about as long as those given."""
+        assert isinstance(self.domain, At)
+        x = self.domain.inputs
+        size = x[:1] if x.ndim > 3 else x[:1, :SHORT] if x.ndim == 3 else x[:1]
+        source = torch.Generator().manual_seed(self.seed)
+        noise = torch.randn(size.shape, generator=source, dtype=torch.float64)
+        scale = float(x.double().square().mean().sqrt()) or 1.0
+        return self.at((noise * scale).to(x))
+
     def call(self, x: torch.Tensor, context: torch.Tensor | None = None) -> torch.Tensor:
         """The module itself."""
         inputs: dict[str, Any] = dict(self.masks)
         if context is not None:
             inputs["context"] = context
+        if x.ndim == 2 and self.rule.call is not plain_call:
+            x = x[:, None]
         return output_of(self.rule.call(self.module, x, **inputs))
 
 
@@ -157,27 +186,58 @@ def _points(domain: Domain | torch.Tensor, count: int, source: torch.Generator) 
 
 
 def agree(question: Question, y: Region, device: torch.device) -> None:
-    """Refuse a rule that does not describe the module: at a point, both must give the same.
+    """Refuse a rule that does not describe the module: at the same inputs, both give the same.
 
-    The module runs in its own precision, or partly in float32, so half of the digits must agree.
+    They are compared at the given inputs and at a short random one. The module runs in its own
+    precision (in float32, if that is half), so half of the digits must agree.
     """
+    dtype, _ = runs_in(question.module, question.domain)
+    if dtype in (torch.float16, torch.bfloat16):
+        question = replace(question, module=copy.deepcopy(question.module).float())
     points = question.points(1)
-    if y.centre is None:
-        here = question.at(*(point.to(torch.float64) for point in points))
-        y = here.answer(Run(question.norm, 0.0, device, dry=True))
-    assert y.centre is not None
-    executed = question.call(*points).to(device, torch.float64)
-    if executed.numel() != y.centre.numel():
+    if y.centre is not None:
+        _compare(question, points, y.centre)
+    if y.centre is None or not (question.masks or question.context is not None):
+        short = question if y.centre is None else question.short()
+        points = short.points(1)
+        here = short.at(*(point.to(torch.float64) for point in points))
+        found = here.answer(Run(question.norm, 0.0, device, dry=True)).centre
+        assert found is not None
+        _compare(short, points, found)
+
+
+def _compare(question: Question, points: list[torch.Tensor], centre: torch.Tensor) -> None:
+    name = type(question.module).__name__
+    executed = question.call(*points).to(centre)
+    if executed.numel() != centre.numel():
         raise RuntimeError(
-            f"the rule for {type(question.module).__name__} gives an output of shape "
-            f"{tuple(y.centre.shape)}, the module {tuple(executed.shape)}: the rule does not fit"
+            f"the rule for {name} gives an output of shape {tuple(centre.shape)}, the module "
+            f"{tuple(executed.shape)}: the rule does not fit"
         )
-    apart = float((executed.flatten() - y.centre.flatten()).norm())
-    size = float(y.centre.norm()) + 1e-30
-    allowed = max(torch.finfo(points[0].dtype).eps ** 0.5, 1e-5)
-    if not apart <= 4 * allowed * size:
+    if not bool(torch.isfinite(executed).all()):
+        raise ValueError(f"the output of {name} overflows or is no number at these inputs")
+    many = len(centre)
+    apart = (executed.reshape(many, -1) - centre.reshape(many, -1)).norm(dim=1)
+    size = centre.reshape(many, -1).norm(dim=1)
+    allowed = 4 * max(torch.finfo(points[0].dtype).eps ** 0.5, 1e-5)
+    worst = float((apart / (size + 1e-30)).max())
+    if not worst <= allowed:
         raise RuntimeError(
-            f"the rule for {type(question.module).__name__} does not describe this module: their "
-            f"outputs differ by {apart / size:.2g} of their size. Is it in training mode, or does a "
-            "hook or a subclass change what it does?"
+            f"the rule for {name} does not describe this module: their outputs differ by "
+            f"{worst:.2g} of their size. Does a subclass or a switch change what it does, or are "
+            "the numbers beyond its precision?"
         )
+
+
+def _accepted(module: nn.Module, rule: Rule, given: set[str]) -> None:
+    """Refuse inputs that a rule does not know, and ask for those that it needs."""
+    parameters = list(inspect.signature(rule.bound).parameters.values())[3:]
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    name = type(module).__name__
+    known = {p.name for p in parameters}
+    if given - known:
+        raise TypeError(f"{name} takes no {' or '.join(sorted(given - known))}")
+    for p in parameters:
+        if p.default is p.empty and p.name not in given:
+            raise TypeError(f"{name} needs {p.name}= as well")

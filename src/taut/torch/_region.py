@@ -11,6 +11,10 @@ import torch
 
 from taut.torch._numbers import Numbers, number, plus, times
 
+# Constants that depend on the centre are enlarged by this factor, because it is computed in
+# float64: an estimate, generous next to the relative errors of 1e-12 that were seen.
+CENTRE = 1 + 1e-9
+
 
 @dataclass(frozen=True)
 class Region:

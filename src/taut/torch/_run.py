@@ -34,7 +34,7 @@ class Run(MlpMaps, AttentionMaps):
         context: Region | None = None,
         **inputs: Any,
     ) -> Region:
-        """What a module makes of the region, by its own rule; ``name`` is its place in its parent."""
+        """What a module makes of the region; ``name`` is its place in its parent."""
         rule = find(module)
         if rule is None:
             path = ".".join([*(node.name for node in self._open[2:]), name])

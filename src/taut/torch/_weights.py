@@ -7,29 +7,46 @@ from torch import nn
 
 from taut.torch._domain import At, Domain
 
+_KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 def workplace(module: nn.Module) -> torch.device:
     """Where to compute: with the weights, or on the CPU if they are on several devices.
 
     Weights that are not there, not numbers or not finite are refused by name.
     """
+    for name, inner in module.named_modules():
+        _unchanged(name or type(inner).__name__, inner)
     devices = set()
-    for name, weight in [*module.named_parameters(), *module.named_buffers()]:
+    for name, weight in module.named_parameters():
         if weight.device.type == "meta":
             raise ValueError(f"{name} is on the meta device: load the weights first")
-        if weight.is_complex():
-            raise TypeError(f"{name} is complex; certificates are for real networks")
-        if weight.is_quantized or weight.dtype in (torch.int8, torch.uint8):
+        if weight.dtype not in _KINDS:
             raise TypeError(
-                f"{name} is quantised ({weight.dtype}); certify the network with its weights "
-                "dequantised"
+                f"{name} is of type {weight.dtype}; certificates are for float16, bfloat16, "
+                "float32 and float64: dequantise it first"
             )
-        if weight.is_floating_point() and not bool(torch.isfinite(weight).all()):
+        if not bool(torch.isfinite(weight).all()):
             raise ValueError(f"{name} contains NaN or infinity: nothing can be said about it")
         devices.add(weight.device)
     if len(devices) != 1 or next(iter(devices)).type == "mps":  # which has no float64
         return torch.device("cpu")
     return devices.pop()
+
+
+def _unchanged(name: str, module: nn.Module) -> None:
+    """Refuse what makes a module do something else than its class says."""
+    if module._forward_hooks or module._forward_pre_hooks:
+        raise ValueError(
+            f"{name} has forward hooks, which may change what it computes: remove them"
+        )
+    # accelerate wraps forward to move inputs between devices, and leaves this mark
+    if "forward" in module.__dict__ and not hasattr(module, "_hf_hook"):
+        raise ValueError(f"the forward of {name} was replaced: no rule knows what it does")
+    if module.training and hasattr(module, "parametrizations"):
+        raise ValueError(
+            f"the weights of {name} may change when they are read in training mode: module.eval()"
+        )
 
 
 def precision(module: nn.Module, domain: Domain) -> float:
@@ -55,9 +72,10 @@ def _single(module: nn.Module) -> bool:
     return eager or kind.__name__.endswith("RMSNorm") or kind.__name__ == "T5LayerNorm"
 
 
-def runs_in(module: nn.Module) -> tuple[torch.dtype, torch.device]:
-    """Type and device of what the module takes: those of its first weight."""
+def runs_in(module: nn.Module, domain: Domain) -> tuple[torch.dtype, torch.device]:
+    """Type and device of what the module takes: those of its first weight, or of the input."""
     for weight in module.parameters():
-        if weight.is_floating_point():
-            return weight.dtype, weight.device
+        return weight.dtype, weight.device
+    if isinstance(domain, At):
+        return domain.inputs.dtype, domain.inputs.device
     return torch.float32, torch.device("cpu")
