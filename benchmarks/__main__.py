@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import taut
-from benchmarks import constants, games, imports
+from benchmarks import certify, constants, games, imports
 
 
 def machine() -> str:
@@ -48,6 +48,7 @@ def main() -> None:
             games.cost_against_temperature
         ),
         "Nash equilibria by annealing, against the linear program": games.annealing,
+        "Certificates of a whole model": certify.cost,
         "Import": imports.import_cost,
     }
     parts = [

@@ -30,6 +30,7 @@ SOURCES = {
     "Yudin 2025": "N. Yudin et al., Pay attention to attention distribution, arXiv 2507.07814",
     "Zhai 2023": "S. Zhai et al., Stabilizing transformer training by preventing attention entropy "
     "collapse, ICML 2023",
+    "classical": "in every textbook; proofs in the theory pages where they are short",
     "taut": "proved in the theory pages of this project",
 }
 

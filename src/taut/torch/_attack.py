@@ -39,7 +39,7 @@ def smallest_margin(
 
 def _onto(step: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
     """A direction, as long as allowed."""
-    size = step.flatten(1).norm(dim=1).clamp(min=1e-30)
+    size: torch.Tensor = step.flatten(1).norm(dim=1).clamp(min=1e-30)
     return step / size.reshape(limit.shape) * limit
 
 

@@ -39,15 +39,15 @@ def _place(key: tuple[str, tuple[tuple[Any, ...], ...]]) -> tuple[Any, ...]:
 
 def _identity(tensor: torch.Tensor) -> tuple[Any, ...]:
     """Where a tensor lies, its shape, version and checksum."""
-    version = 0 if tensor.is_inference() else tensor._version
+    owner = tensor if tensor._base is None else tensor._base  # of several views, read once
     return (
         tensor.data_ptr(),
         tuple(tensor.shape),
         tensor.stride(),
         str(tensor.dtype),
         str(tensor.device),
-        version,
-        checksum(tensor),
+        0 if owner.is_inference() else owner._version,
+        checksum(owner),
     )
 
 
@@ -70,7 +70,8 @@ def _sum(tensor: torch.Tensor) -> int:
     places = 2 * torch.arange(min(CHUNK, len(bits)), device=bits.device) + 1
     places = places * 0x1E3779B97F4A7C15  # wraps around, and stays odd
     total = 0
-    for part in bits.split(CHUNK):
+    for start in range(0, len(bits), CHUNK):
+        part = bits[start : start + CHUNK]
         here = int((part.to(torch.int64) * places[: len(part)]).sum().item())
         total = (total * 0x100000001B3 + here) % (1 << 64)
     return total

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -26,7 +26,7 @@ class Options(NamedTuple):
     radius: float | None
     shape: str | None
     context_shape: str | None
-    norm: Literal["l2", "token"]
+    norm: str
     local: str
     classify: bool
     dtype: str
@@ -63,7 +63,7 @@ def run(name: str, options: Options) -> None:
     certificate = certify(
         model,
         domain,
-        norm=options.norm,
+        norm=options.norm,  # type: ignore[arg-type]
         context=context,
         seed=options.seed,
         **masks,  # type: ignore[arg-type]
@@ -180,43 +180,37 @@ def _show(
 ) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     print(certificate.headline())
     table = Table("module", "bound", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
         column.justify = "right"
-    from rich.text import Text
-
     for row in certificate.rows(options.depth):
         name = "  " * row["depth"] + (row["module"] or row["class"])
-        cells = (name, certificate.shown(row["bound"]), f"{row['share']:.1%}", row["rule"])
-        table.add_row(*(Text(cell) for cell in cells))
+        line = (name, certificate.shown(row["bound"]), f"{row['share']:.1%}", row["rule"])
+        table.add_row(*map(Text, line))
     console.print(table)
-    if inputs is None:
+    if inputs is None or (local is None and safe is None and len(inputs.labels) == 1):
         return
-    if local is not None or safe is not None or len(inputs.labels) > 1:
-        table = Table("input", "bound", "measured", title="Each input")
+    table = Table("input", "bound", "measured", title="Each input")
+    if local is not None:
+        table.add_column("derivative, exactly" if local.kind == "exact" else "derivative")
+    if safe is not None:
+        for head in ("class", "margin", "certified l2 radius"):
+            table.add_column(head)
+    for index, label in enumerate(inputs.labels):
+        assert certificate.measured is not None
+        cells = [label[:40], certificate.shown(certificate.bound.upper[index])]
+        cells.append(f"{certificate.measured.lower[index]:.4g}")
         if local is not None:
-            table.add_column("derivative, exactly" if local.kind == "exact" else "derivative")
+            cells.append(_sides(local, index))
         if safe is not None:
-            for head in ("class", "margin", "certified l2 radius"):
-                table.add_column(head)
-        for index, label in enumerate(inputs.labels):
-            low = None if certificate.measured is None else certificate.measured.lower[index]
-            cells = [
-                label[:40], certificate.shown(certificate.bound.upper[index]),
-                "" if low is None else f"{low:.4g}",
-            ]  # fmt: skip
-            if local is not None:
-                cells.append(_sides(local, index))
-            if safe is not None:
-                cells += [
-                    str(safe.predicted[index]), f"{safe.margin[index]:.4g}",
-                    f"{safe.radius[index]:.4g}",
-                ]  # fmt: skip
-            table.add_row(*(Text(cell) for cell in cells))
-        console.print(table)
+            cells.append(str(safe.predicted[index]))
+            cells += [f"{safe.margin[index]:.4g}", f"{safe.radius[index] * 0.9999:.4g}"]
+        table.add_row(*map(Text, cells))
+    console.print(table)
     if local is not None and local.kind != "exact":
         print(f"derivative: {local.domain}")
 

@@ -15,7 +15,7 @@ import torch
 
 EPS = 2.0**-52
 AFFORDABLE = 1 << 26  # numbers in the second moments of one head; beyond, traces are taken
-BLOCK = 128
+BLOCK = 64
 LONG = 256  # keys, from which on second moments are summed in float32
 SQUARINGS = 2
 
@@ -126,7 +126,8 @@ def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | No
     # matrix is no larger than (terms)·eps·E|v|².
     kind = torch.float64 if m < LONG else torch.float32
     eps = torch.finfo(kind).eps
-    slack = (m + 16) * eps * power
+    sizes = power.to(kind).clamp(min=torch.finfo(kind).tiny)
+    slack = (m + 16) * eps * power + 64 * m * torch.finfo(kind).tiny
     if kind == torch.float32:  # weights that it cannot hold
         slack = slack + torch.where(weights < 1e-30, weights, 0.0) @ squares
     p, v, centre = weights.to(kind), values.to(kind), mean.to(kind)
@@ -137,18 +138,20 @@ def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | No
         seen = int(p[rows].any(dim=0).nonzero().max()) + 1  # the rest is 0 (a causal mask)
         gram = (p[rows, :seen] @ products[:seen]).reshape(-1, d, d)
         gram = torch.baddbmm(gram, centre[rows, :, None], centre[rows, None, :], alpha=-1)
-        found[rows] = _largest_eigenvalue(gram).to(found.dtype)
-    return (found + slack) * largest**2
+        found[rows] = _largest_eigenvalue(gram, sizes[rows]).to(found.dtype)
+    return (found * sizes + slack) * largest**2
 
 
-def _largest_eigenvalue(gram: torch.Tensor) -> torch.Tensor:
-    """Norm of symmetric matrices from above: ‖A‖ ≤ ‖A^k‖_F^{1/k}, here for k = 4."""
-    size = gram.flatten(1).abs().amax(dim=1).clamp(min=torch.finfo(gram.dtype).tiny)
-    unit = gram / (size * gram.shape[-1])[:, None, None]
+def _largest_eigenvalue(gram: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:
+    """Norm of symmetric matrices over ``sizes``, their traces or more, from above.
+
+    ‖A‖ ≤ ‖A^k‖_F^{1/k}, here for k = 4. What underflows is far below the error of the sums.
+    """
+    unit = gram / sizes[:, None, None]
     for _ in range(SQUARINGS):
         unit = unit @ unit
-    power: torch.Tensor = unit.flatten(1).norm(dim=1) ** (0.5**SQUARINGS) * gram.shape[-1]
-    return size * power * (1 + 32 * torch.finfo(gram.dtype).eps * gram.shape[-1])
+    power: torch.Tensor = unit.flatten(1).norm(dim=1) ** (0.5**SQUARINGS)
+    return power * (1 + 32 * torch.finfo(gram.dtype).eps * gram.shape[-1])
 
 
 def stacked(rows: list[torch.Tensor], rounds: int = 3) -> float:

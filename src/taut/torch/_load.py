@@ -56,6 +56,8 @@ def _hugging_face(name: str, revision: str | None, trust: bool) -> nn.Module:
         import transformers
     except ImportError:
         raise ImportError("models by name need transformers: pip install 'taut[hf]'") from None
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     given: dict[str, Any] = {"revision": revision, "trust_remote_code": trust}
     try:
         config = transformers.AutoConfig.from_pretrained(name, **given)

@@ -83,9 +83,9 @@ class Region:
 
 def lengths(centre: torch.Tensor) -> torch.Tensor:
     """l2 norm of every token, (batch, tokens)."""
-    if centre.ndim == 3:
-        return centre.norm(dim=2)
-    return centre.flatten(1).norm(dim=1, keepdim=True)  # an image is one token
+    tokens = centre if centre.ndim == 3 else centre.flatten(1)[:, None]  # an image is one token
+    found: torch.Tensor = tokens.norm(dim=2)
+    return found
 
 
 def reach(centre: torch.Tensor, radius: Numbers) -> Numbers:

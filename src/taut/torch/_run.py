@@ -51,7 +51,7 @@ class Run(MlpMaps, AttentionMaps):
         with self.inside(node):
             y = rule.bound(self, module, x.but(lip=_portion(x.lip, unit)), **given, **inputs)
         node.constant = y.lip
-        whole = y.but(lip=times(unit, y.lip))
+        whole: Region = y.but(lip=times(unit, y.lip))
         if self.head is not None and self.head.output is y:
             features = self.head.features
             features = features.but(lip=times(unit, features.lip))

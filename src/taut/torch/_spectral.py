@@ -50,7 +50,8 @@ def rows(weight: torch.Tensor) -> torch.Tensor:
     """Length of every row, from above."""
 
     def compute() -> torch.Tensor:
-        return weight.detach().double().norm(dim=1) * (1 + (weight.shape[1] + 8) * EPS)
+        lengths: torch.Tensor = weight.detach().double().norm(dim=1)
+        return lengths * (1 + (weight.shape[1] + 8) * EPS)
 
     found: torch.Tensor = cached("rows", (weight,), compute)
     return found
