@@ -327,6 +327,7 @@ def test_pooling_and_heads():
     x = torch.randn(2, 4, 6, dtype=torch.float64)
     pool = nn.AdaptiveAvgPool1d(1)
     assert tt.certify(pool, x).bound.upper[0] == pytest.approx(1 / math.sqrt(6))
+    assert tt.certify(nn.AdaptiveMaxPool1d(1), x).bound.upper[0] == 1.0
     assert tt.certify(nn.Softmax(dim=-1), x).bound.upper[0] == 0.5
     with pytest.raises(ValueError, match="AdaptiveAvgPool1d"):
         tt.certify(nn.AdaptiveAvgPool1d(2), x)

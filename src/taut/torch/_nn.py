@@ -103,6 +103,17 @@ def _average(run: Run, module: nn.AdaptiveAvgPool1d, x: Region) -> Region:
     return x.moved(centre, constant, x.length, run.rounding(x, x.length, x.width + 1), 1)
 
 
+@register(nn.AdaptiveMaxPool1d)
+def _largest(run: Run, module: nn.AdaptiveMaxPool1d, x: Region) -> Region:
+    run.tokens_only(x)
+    size = module.output_size[0] if isinstance(module.output_size, tuple) else module.output_size
+    if size != 1 or module.return_indices:
+        raise ValueError("a rule exists for AdaptiveMaxPool1d(1), the largest number, only")
+    run.note(None, "", "largest over the width", (), 1.0)
+    centre = None if x.centre is None else x.centre.amax(dim=-1, keepdim=True)
+    return x.moved(centre, 1.0, x.length, 0.0, 1)
+
+
 def heads_of(module: nn.MultiheadAttention) -> Heads:
     """The weights of torch's attention module."""
     if module.bias_k is not None or module.add_zero_attn:

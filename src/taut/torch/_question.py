@@ -190,7 +190,7 @@ def agree(question: Question, y: Region, device: torch.device) -> None:
     """Refuse a rule that does not describe the module: at the same inputs, both give the same.
 
     They are compared at the given inputs, unless these are long, and at a short random one. The
-    module runs in its own precision (in float32, if that is half), so half of the digits must agree.
+    module runs in its own precision (float32, if that is half), so half of the digits must agree.
     """
     dtype, _ = runs_in(question.module, question.domain)
     if dtype in (torch.float16, torch.bfloat16):
