@@ -48,6 +48,7 @@ LAYERS = (
     "attention",
     "games",
     "torch",
+    "audit",
     "__init__",
     "cli",
 )
@@ -94,7 +95,7 @@ def test_all_is_what_is_public():
     assert sorted(taut.__all__) == taut.__all__
     public = {name for name in vars(taut) if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
     # Submodules show once somebody has imported them.
-    assert (public - {"cli"}) | {"attention", "games", "torch"} == set(taut.__all__) - {
+    assert (public - {"cli"}) | {"attention", "audit", "games", "torch"} == set(taut.__all__) - {
         "__version__"
     }
     for name in taut.__all__:

@@ -23,7 +23,7 @@ from taut._steps import (
 )
 
 if TYPE_CHECKING:
-    from taut import attention, games, torch
+    from taut import attention, audit, games, torch
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "add",
     "attention",
+    "audit",
     "blend",
     "bounded_logits_lipschitz",
     "chain",
@@ -67,7 +68,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import these packages on first use: not everybody needs them."""
-    if name not in ("attention", "games", "torch"):
+    if name not in ("attention", "audit", "games", "torch"):
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 

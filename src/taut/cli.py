@@ -162,6 +162,52 @@ def certify(
         raise typer.Exit(2) from None
 
 
+@app.command()
+def audit(
+    model: Annotated[
+        str, typer.Argument(help="A folder or Hub id of Hugging Face, or module:function.")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Text, a text file (one sample a line), images or a folder of images."),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float16, bfloat16, float32, float64.")] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
+    batch_size: Annotated[int, typer.Option(help="Samples at a time.")] = 8,
+    max_length: Annotated[int, typer.Option(help="Tokens of a sample at most.")] = 256,
+    limit: Annotated[int, typer.Option(help="Samples at most.")] = 256,
+    revision: Annotated[str | None, typer.Option(help="Of a model of the Hub.")] = None,
+    output_dir: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("taut-audit"),
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the record as one JSON object.")
+    ] = False,
+    show: Annotated[int, typer.Option(help="Heads to list, the most sensitive first.")] = 10,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+) -> None:
+    """Watch every attention softmax of a model on data, and say how sensitive each head is.
+
+    Ctrl-C leaves a valid record of what was seen, and the same command goes on from there. The exit
+    code is 0, 3 if not all of the data was seen, and 2 if the input is wrong.
+    """
+    try:
+        from taut.audit._command import Options, run
+
+        options = Options(
+            data or [], dtype, device, batch_size, max_length, limit, revision, output_dir,
+            as_json=json, show=show, trust_remote_code=trust_remote_code,
+        )  # fmt: skip
+        complete = run(model, options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        typer.echo(f"taut audit: {error}", err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(0 if complete else 3)
+
+
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing

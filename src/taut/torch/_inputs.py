@@ -39,24 +39,31 @@ def read_inputs(
         return Inputs(tensors, None, None, None, [str(i) for i in range(len(tensors))])
     if endings <= set(IMAGES):
         chosen = [Path(item) for item in given][:limit]
-        return Inputs(_pixels(chosen, model, name), None, None, None, [p.name for p in chosen])
+        return Inputs(pixels(chosen, model, name), None, None, None, [p.name for p in chosen])
+    return _embedded(text_lines(given)[:limit], model, name, max_length)
+
+
+def text_lines(given: list[str]) -> list[str]:
+    """Lines of text files; what is no file is text itself."""
     lines: list[str] = []
     for item in given:
         path = Path(item)
         if path.suffix.lower() in (*TENSORS, *IMAGES):
             raise ValueError("give inputs of one kind: tensors, images or text")
-        if path.suffix.lower() == ".txt" or path.is_file():
+        if path.suffix.lower() == ".txt" or (len(item) < 1000 and path.is_file()):
             lines += [line for line in _text(path).splitlines() if line.strip()]
         else:
             lines.append(item)
-    if not lines:
+    if not any(line.strip() for line in lines):
         raise ValueError(f"there is no text in {', '.join(given)}")
-    return _embedded(lines[:limit], model, name, max_length)
+    return lines
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is no text in UTF-8") from None
 
@@ -80,7 +87,7 @@ def _tensor(path: Path) -> torch.Tensor:
     return found
 
 
-def _pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
+def pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
     """Images at the model's size, with mean and deviation of its preprocessor if it has one."""
     try:
         from PIL import Image
@@ -104,18 +111,26 @@ def _pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
     return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float()
 
 
-def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Inputs:
-    """Word embeddings; for encoder-decoder models the text is read and one token is written."""
-    if not hasattr(model, "get_input_embeddings"):
-        raise ValueError("this model takes no text; give --inputs as a file of tensors")
-    from transformers import AutoTokenizer
-
+def tokenizer_of(name: str) -> Any:
+    """The tokenizer of a model, with something to pad with."""
+    try:
+        from transformers import AutoTokenizer
+    except ImportError:
+        raise ImportError("text needs transformers: pip install 'taut[hf]'") from None
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise ValueError(f"no tokenizer for {name!r}: {str(error).splitlines()[0]}") from None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Inputs:
+    """Word embeddings; for encoder-decoder models the text is read and one token is written."""
+    if not hasattr(model, "get_input_embeddings"):
+        raise ValueError("this model takes no text; give --inputs as a file of tensors")
+    tokenizer = tokenizer_of(name)
     encoded = tokenizer(
         lines, return_tensors="pt", padding=True, truncation=True, max_length=max_length,
         padding_side="right",

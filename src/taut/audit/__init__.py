@@ -1,0 +1,22 @@
+"""Audit: watch every attention softmax of a model, and say how sensitive each head is.
+
+:func:`run` takes a model and batches of data and gives a :class:`Record`; :func:`findings` says
+what stands out in it. Needs PyTorch: ``pip install "taut[torch]"``.
+"""
+
+from taut.audit._capture import Missed, Seen, capture
+from taut.audit._findings import Finding, findings
+from taut.audit._record import Layer, Record
+from taut.audit._run import Auditor, run
+
+__all__ = [
+    "Auditor",
+    "Finding",
+    "Layer",
+    "Missed",
+    "Record",
+    "Seen",
+    "capture",
+    "findings",
+    "run",
+]

@@ -1,0 +1,200 @@
+"""What `taut audit` does: load, watch the model on data, keep a record, and show it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from taut.audit._data import Samples, batches, read_samples
+from taut.audit._findings import findings
+from taut.audit._record import Record
+from taut.audit._run import Auditor, describe
+from taut.torch._load import load
+
+SAVE_EVERY = 5.0  # seconds
+
+
+class Options(NamedTuple):
+    """The options of the command."""
+
+    data: list[str]
+    dtype: str
+    device: str
+    batch_size: int
+    max_length: int
+    limit: int
+    revision: str | None
+    output_dir: Path
+    as_json: bool
+    show: int
+    trust_remote_code: bool
+
+
+def run(name: str, options: Options) -> bool:
+    """Audit a model by name; whether all of the data was seen."""
+    for what in ("batch_size", "max_length", "limit"):
+        if getattr(options, what) < 1:
+            raise ValueError(f"--{what.replace('_', '-')} must be at least 1")
+    samples = read_samples(options.data, options.limit)
+    file = _file(name, options)
+    model = load(
+        name,
+        dtype=options.dtype,
+        revision=options.revision,
+        trust_remote_code=options.trust_remote_code,
+    ).to(torch.device(options.device))
+    record = _begin(file, describe(model, name), samples, options)
+    auditor = Auditor(model, record)
+    try:
+        _work(auditor, samples, name, options, file)
+    except KeyboardInterrupt:
+        print(
+            f"\ntaut audit: stopped after {record.samples} of {len(samples.items)} samples; the "
+            "same command goes on from there",
+            file=sys.stderr,
+        )
+    record.save(file)
+    if not record.layers and not record.missed:
+        raise ValueError("no attention was seen in this model")
+    if options.as_json:
+        print(json.dumps(record.to_dict()))
+    else:
+        show(record, options.show)
+        print(f"record: {file}")
+    return record.complete
+
+
+def _file(name: str, options: Options) -> Path:
+    """Where the record goes: nothing is written anywhere else."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
+    try:
+        options.output_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make the folder {options.output_dir}: {error.strerror}") from None
+    return options.output_dir / f"{safe[-100:]}.json"
+
+
+def _begin(file: Path, model: dict[str, Any], samples: Samples, options: Options) -> Record:
+    """The record of an earlier run of the same, or a new one."""
+    settings = {
+        "dtype": options.dtype,
+        "max_length": options.max_length,
+        "limit": options.limit,
+    }
+    fresh = Record(model, samples.description, settings)
+    if not file.exists():
+        return fresh
+    old = Record.load(file)
+    same = (old.model, old.data, old.settings) == (fresh.model, fresh.data, fresh.settings)
+    if not same:
+        raise ValueError(
+            f"{file} is the record of another model, other data or other settings; choose another "
+            "--output-dir or remove it"
+        )
+    return old
+
+
+def _work(auditor: Auditor, samples: Samples, name: str, options: Options, file: Path) -> None:
+    """Batch by batch, saving now and then."""
+    record = auditor.record
+    done = record.samples
+    began = saved = time.monotonic()
+    total = len(samples.items)
+    for batch in batches(
+        samples, auditor.model, name,
+        size=options.batch_size, max_length=options.max_length, start=done,
+    ):  # fmt: skip
+        try:
+            auditor.add(batch.inputs, tokens=batch.tokens, first=batch.first)
+        except torch.OutOfMemoryError:
+            half = max(1, options.batch_size // 2)
+            raise ValueError(f"out of memory: try --batch-size {half}") from None
+        now = time.monotonic()
+        if now - saved > SAVE_EVERY:
+            record.save(file)
+            saved = now
+        if sys.stderr.isatty():
+            rate = (record.samples - done) / max(now - began, 1e-9)
+            left = (total - record.samples) / rate
+            print(
+                f"\r{record.samples}/{total} samples, {rate:.1f}/s, {left:.0f} s left   ",
+                end="",
+                file=sys.stderr,
+            )
+    record.complete = True
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def show(record: Record, lines: int) -> None:
+    """The record on the terminal: layers, the most sensitive heads, findings."""
+    from rich.console import Console
+
+    console = Console()
+    state = "" if record.complete else " (partial)"
+    print(f"{record.model['name']}: {record.samples} samples{state}.")
+    print("Softmax is 1/2-Lipschitz in l2: no constant below can be larger.")
+    common, names = shortened([layer.name for layer in record.layers])
+    if common:
+        print(f"Layers are {common}")
+    console.print(_layers(record, names))
+    console.print(_heads(record, names, lines))
+    for finding in findings(record):
+        print(f"- {finding.text} {finding.advice}".rstrip())
+
+
+def shortened(names: list[str]) -> tuple[str, dict[str, str]]:
+    """What all names have in common, with a star for the rest, and the rest of each."""
+    if len(names) < 2:
+        return "", {name: name for name in names}
+    parts = [name.split(".") for name in names]
+    shortest = min(map(len, parts)) - 1  # something must be left of each
+    front = back = 0
+    while front < shortest and len({p[front] for p in parts}) == 1:
+        front += 1
+    while back < shortest - front and len({p[-1 - back] for p in parts}) == 1:
+        back += 1
+    if front + back == 0:
+        return "", {name: name for name in names}
+    rest = {name: ".".join(p[front : len(p) - back]) for name, p in zip(names, parts, strict=True)}
+    return ".".join([*parts[0][:front], "*", *parts[0][len(parts[0]) - back :]]), rest
+
+
+def _layers(record: Record, names: dict[str, str]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("layer", title="Exact local constants in l2, by layer")
+    for head in ("heads", "mean", "largest", "near 1/2", "entropy", "top weight", "score range"):
+        table.add_column(head, justify="right")
+    for layer in record.layers:
+        rows = [r for r in record.heads if r["layer"] == layer.name and r["rows"]]
+        first = (Text(names[layer.name]), str(layer.state.heads))
+        if not rows:
+            table.add_row(*first, *["-"] * 6)
+            continue
+        mean = {k: sum(r[k] for r in rows) / len(rows) for k in ("mean", "near", "entropy", "top")}
+        table.add_row(
+            *first, f"{mean['mean']:.3f}", f"{max(r['largest'] for r in rows):.3f}",
+            f"{mean['near']:.1%}", f"{mean['entropy']:.2f}", f"{mean['top']:.2f}",
+            f"{max(r['range'] for r in rows):.1f}",
+        )  # fmt: skip
+    return table
+
+
+def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("layer", "head", "mean", "median", "largest", "where", title="The most sensitive")
+    for row in [row for row in record.ranked if row["rows"]][:lines]:
+        where = f"sample {row['sample']}, query {row['query']} {row['token']}"
+        cells = [names[row["layer"]], str(row["head"]), f"{row['mean']:.3f}"]
+        cells += [f"{row['median']:.3f}", f"{row['largest']:.4f}", where]
+        table.add_row(*map(Text, cells))
+    return table

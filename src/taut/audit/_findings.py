@@ -1,0 +1,111 @@
+"""Plain sentences about a record, each with the numbers that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from taut.audit._head_state import NEAR
+from taut.audit._record import Record
+
+Row = dict[str, Any]
+MOSTLY = 0.5  # share of a head's rows, or weight, from which on it is worth a sentence
+
+
+class Finding(NamedTuple):
+    """What stands out, and what can be done about it."""
+
+    kind: str
+    text: str
+    advice: str
+    heads: tuple[str, ...]
+
+
+def findings(record: Record) -> list[Finding]:
+    """What stands out in a record, the gravest first."""
+    rows = [row for row in record.heads if row["rows"]]
+    found = [*_broken(record), *_missed(record)]
+    if not rows:
+        return found
+    groups: dict[str, tuple[list[Row], Callable[..., str], str]] = {
+        "near the limit": ([r for r in rows if r["near"] > MOSTLY], _near, _TEMPERATURE),
+        "saturated": ([r for r in rows if r["median"] < 0.01 and r["top"] > 0.99], _stuck, _CAP),
+        "uniform": ([r for r in rows if r["evenness"] > 0.95], _uniform, _PRUNE),
+        "sinks": ([r for r in rows if r["first"] > MOSTLY], _sinks, ""),
+    }
+    for kind, (chosen, text, advice) in groups.items():
+        if chosen:
+            names = tuple(f"{row['layer']} head {row['head']}" for row in chosen)
+            found.append(Finding(kind, text(chosen, rows), advice, names))
+    found += _growth(record)
+    return found
+
+
+def _of(chosen: list[Row], rows: list[Row]) -> str:
+    return f"{len(chosen)} of {len(rows)} heads"
+
+
+def _near(chosen: list[Row], rows: list[Row]) -> str:
+    worst = max(chosen, key=lambda row: row["near"])
+    return (
+        f"{_of(chosen, rows)} have most of their rows within {1 - NEAR:.0%} of the limit 1/2 "
+        f"({worst['layer']} head {worst['head']}: {worst['near']:.0%} of its rows): two keys share "
+        "the weight, and small changes of their scores swap them."
+    )
+
+
+def _stuck(chosen: list[Row], rows: list[Row]) -> str:
+    widest = max(chosen, key=lambda row: row["range"])
+    return (
+        f"{_of(chosen, rows)} put nearly all weight on one key and hardly react at all "
+        f"(largest range of scores {widest['range']:.1f}, {widest['layer']} head {widest['head']})."
+    )
+
+
+def _uniform(chosen: list[Row], rows: list[Row]) -> str:
+    return f"{_of(chosen, rows)} look at all keys alike (entropy above 95 % of its maximum)."
+
+
+def _sinks(chosen: list[Row], rows: list[Row]) -> str:
+    worst = max(chosen, key=lambda row: row["first"])
+    return (
+        f"{_of(chosen, rows)} give more than half of their weight to the first key, an attention "
+        f"sink ({worst['layer']} head {worst['head']}: {worst['first']:.0%})."
+    )
+
+
+_TEMPERATURE = "A larger temperature or a soft cap of the scores bounds it."
+_CAP = "A cap of the scores keeps gradients alive."
+_PRUNE = "Such heads average; they can often be removed."
+
+
+def _growth(record: Record) -> list[Finding]:
+    """Scores that grow with depth: the range of each layer against the first."""
+    ranges = [float(layer.state.maxima["range"].max()) for layer in record.layers]
+    if len(ranges) < 4 or not ranges[0] > 0:
+        return []
+    half = len(ranges) // 2
+    early, late = max(ranges[:half]), max(ranges[half:])
+    if late <= 2 * early:
+        return []
+    text = f"The range of scores grows with depth: {early:.1f} in the first half, {late:.1f} later."
+    return [Finding("growing scores", text, _CAP, ())]
+
+
+def _broken(record: Record) -> list[Finding]:
+    rows = [row for row in record.heads if row["broken"]]
+    if not rows:
+        return []
+    total = sum(row["broken"] for row in rows)
+    names = tuple(f"{row['layer']} head {row['head']}" for row in rows)
+    text = f"{total} rows hold NaN or infinite scores, in {len(rows)} heads; they are not counted."
+    return [Finding("broken scores", text, "Try a wider type: --dtype float32.", names)]
+
+
+def _missed(record: Record) -> list[Finding]:
+    if not record.missed:
+        return []
+    names = tuple(sorted({path for path, _ in record.missed}))
+    text = f"Attention in {len(names)} modules could not be seen: {', '.join(names[:5])}."
+    advice = "It runs in a fused kernel; load the model with attn_implementation='eager'."
+    return [Finding("missed", text, advice, names)]

@@ -1,0 +1,203 @@
+"""Record: what an audit found, with everything that is needed to read or repeat it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut.audit._head_state import LIMIT, HeadState
+
+VERSION = 1
+
+
+@dataclass
+class Layer:
+    """One softmax of attention in a model: the module that runs it, and its heads."""
+
+    path: str
+    call: int  # which softmax of the module in one forward pass, from 1 on
+    state: HeadState
+
+    @property
+    def name(self) -> str:
+        """The module, and which of its softmaxes if it has several."""
+        return self.path if self.call == 1 else f"{self.path} ({self.call})"
+
+
+@dataclass
+class Record:
+    """The result of an audit: :func:`taut.audit.run`.
+
+    Attributes
+    ----------
+    model, data, settings, versions
+        What was audited, on what and how.
+    layers
+        In the order in which the model runs them.
+    samples
+        How many samples were seen.
+    complete
+        Whether all of the data was.
+    missed
+        Attention that could not be seen: module and operation. Never empty silently.
+    tokens
+        Text at the places of the largest constants, by layer and head, where it is known.
+    """
+
+    model: dict[str, Any]
+    data: dict[str, Any]
+    settings: dict[str, Any]
+    layers: list[Layer] = field(default_factory=list)
+    samples: int = 0
+    complete: bool = False
+    missed: list[tuple[str, str]] = field(default_factory=list)
+    tokens: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=lambda: _versions())
+
+    @property
+    def heads(self) -> list[dict[str, Any]]:
+        """One line for each head, in the order of the model."""
+        return [row for layer in self.layers for row in _rows(layer, self.tokens)]
+
+    @property
+    def ranked(self) -> list[dict[str, Any]]:
+        """The heads, the most sensitive first: by the mean of their constants in l2."""
+        return sorted(self.heads, key=lambda row: -row["mean"] if row["rows"] else 1.0)
+
+    def layer(self, path: str, call: int, heads: int) -> Layer:
+        """The layer of this name, made if it is new."""
+        for layer in self.layers:
+            if (layer.path, layer.call) == (path, call):
+                if layer.state.heads != heads:
+                    raise ValueError(f"{path} has {heads} heads now and had {layer.state.heads}")
+                return layer
+        self.layers.append(Layer(path, call, HeadState(heads)))
+        return self.layers[-1]
+
+    def merge(self, other: Record) -> None:
+        """Take in what another process saw of the same model."""
+        for theirs in other.layers:
+            self.layer(theirs.path, theirs.call, theirs.state.heads).state.merge(theirs.state)
+        self.samples += other.samples
+        self.missed = sorted({*self.missed, *other.missed})
+        self.tokens |= other.tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return {
+            "taut_audit": VERSION,
+            "model": self.model,
+            "data": self.data,
+            "settings": self.settings,
+            "versions": self.versions,
+            "samples": self.samples,
+            "complete": self.complete,
+            "missed": [list(item) for item in self.missed],
+            "tokens": self.tokens,
+            "layers": [
+                {"path": layer.path, "call": layer.call, **layer.state.to_dict()}
+                for layer in self.layers
+            ],
+        }
+
+    def save(self, file: Path) -> None:
+        """Write it whole or not at all: a reader never meets half a record."""
+        part = file.with_name(f"{file.name}.part")
+        try:
+            with part.open("w", encoding="utf-8") as stream:
+                json.dump(self.to_dict(), stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(part, file)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise OSError(f"cannot write {file}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, file: Path) -> Record:
+        """The record in a file."""
+        try:
+            data = json.loads(Path(file).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ValueError(f"cannot read {file}: {error.strerror}") from None
+        except ValueError:
+            raise ValueError(f"{file} is no record of an audit: not JSON") from None
+        if not isinstance(data, dict) or data.get("taut_audit") != VERSION:
+            raise ValueError(f"{file} is no record of an audit of version {VERSION}")
+        layers = [Layer(d["path"], d["call"], HeadState.from_dict(d)) for d in data["layers"]]
+        return cls(
+            data["model"], data["data"], data["settings"], layers, data["samples"],
+            data["complete"], [(a, b) for a, b in data["missed"]], data["tokens"],
+            data["versions"],
+        )  # fmt: skip
+
+    def to_pandas(self) -> Any:
+        """The heads as a pandas.DataFrame."""
+        import pandas
+
+        return pandas.DataFrame(self.heads)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model.get('name', 'model')}: {self.samples} samples"]
+        lines += [
+            f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "
+            f"{row['largest']:.3f} of 0.5"
+            for row in self.ranked[:10]
+            if row["rows"]
+        ]
+        return "\n".join(lines)
+
+
+def _rows(layer: Layer, tokens: dict[str, str]) -> list[dict[str, Any]]:
+    state = layer.state
+    count = np.maximum(state.counts["rows"], 1)
+    means = {name: total / count for name, total in state.sums.items()}
+    quantiles = {share: LIMIT * state.quantile("two", share) for share in (0.05, 0.5, 0.95)}
+    return [
+        {
+            "layer": layer.name,
+            "head": h,
+            "rows": int(state.counts["rows"][h]),
+            "mean": float(means["two"][h]),
+            "mean_1": float(means["one"][h]),
+            "q05": float(quantiles[0.05][h]),
+            "median": float(quantiles[0.5][h]),
+            "q95": float(quantiles[0.95][h]),
+            "largest": float(state.maxima["two"][h]),
+            "largest_1": float(state.maxima["one"][h]),
+            "sample": int(state.places["two"][h, 0]),
+            "query": int(state.places["two"][h, 1]),
+            "token": tokens.get(f"{layer.name}/{h}", ""),
+            "near": float(state.counts["near"][h] / count[h]),
+            "entropy": float(means["entropy"][h]),
+            "evenness": float(means["evenness"][h]),
+            "top": float(means["top"][h]),
+            "first": float(means["first"][h]),
+            "range": float(state.maxima["range"][h]),
+            "hidden": int(state.counts["hidden"][h]),
+            "broken": int(state.counts["broken"][h]),
+        }
+        for h in range(state.heads)
+    ]
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    import taut
+
+    found = {"taut": taut.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    found["python"] = platform.python_version()
+    try:
+        import transformers
+
+        found["transformers"] = transformers.__version__
+    except ImportError:
+        pass
+    return found

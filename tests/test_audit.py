@@ -1,0 +1,263 @@
+"""The numbers of an audit against an independent slow computation, and its record."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+from audit_models import KINDS, tiny  # noqa: E402
+
+from taut import audit  # noqa: E402
+
+nn = torch.nn
+# DeBERTa and torch.compile use what PyTorch is about to drop.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+def slow(weights):
+    """Constants of one row of weights by dense linear algebra."""
+    p = weights.double().numpy()
+    matrix = np.diag(p) - np.outer(p, p)
+    return np.linalg.norm(matrix, 2), np.linalg.norm(matrix, 1)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "t5", "qwen3", "vit", "gemma2"])
+def test_numbers_agree_with_dense_algebra(name):
+    model, inputs = tiny(name)
+    record = audit.run(model, [inputs])
+    seen = []
+    with torch.no_grad(), audit.capture(model, seen.append):
+        model(**inputs)
+    assert len(record.layers) == len(seen)
+    for layer, found in zip(record.layers, seen, strict=True):
+        for h in range(layer.state.heads):
+            rows = found.weights[:, h].reshape(-1, found.weights.shape[-1])
+            two, one = np.array([slow(row) for row in rows]).T
+            state = layer.state
+            assert state.counts["rows"][h] == len(rows)
+            assert state.maxima["two"][h] == pytest.approx(two.max(), rel=1e-5)
+            assert state.maxima["one"][h] == pytest.approx(one.max(), rel=1e-5)
+            assert state.sums["two"][h] == pytest.approx(two.sum(), rel=1e-5)
+            entropy = -(rows * rows.clamp(min=1e-30).log()).sum()
+            assert state.sums["entropy"][h] == pytest.approx(float(entropy), rel=1e-4, abs=1e-5)
+            sample, query = state.places["two"][h]
+            at = sample * found.weights.shape[2] + query
+            assert two[at] == pytest.approx(two.max(), rel=1e-5)
+            assert state.histograms["two"][h].sum() == len(rows)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_architecture_can_be_audited(name):
+    model, inputs = tiny(name)
+    record = audit.run(model, [inputs, inputs])
+    assert record.complete
+    assert record.samples == 4
+    assert record.layers
+    for row in record.heads:
+        assert row["broken"] == 0
+        assert 0 <= row["mean"] <= row["largest"] <= 0.5
+    expected = {"albert": 2, "clip": 4, "swin": 4}.get(name)
+    if expected:
+        assert len(record.layers) == expected
+    heads = {layer.state.heads for layer in record.layers}
+    assert heads == ({2, 4} if name == "swin" else {4})
+
+
+def test_padding_does_not_count():
+    model, inputs = tiny("bert")
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    record = audit.run(model, [{**inputs, "attention_mask": mask}])
+    assert {row["rows"] for row in record.heads} == {11}
+    assert {row["hidden"] for row in record.heads} == {3}
+
+
+def test_the_order_of_batches_does_not_matter():
+    model, _ = tiny("gpt2")
+    ids = torch.randint(3, 60, (6, 7))
+    whole = audit.run(model, [{"input_ids": ids[i : i + 2]} for i in (0, 2, 4)])
+    parts = []
+    for start in (4, 0, 2):
+        auditor = audit.Auditor(model)
+        auditor.add({"input_ids": ids[start : start + 2]}, first=start)
+        parts.append(auditor.record)
+    merged = parts[0]
+    for part in parts[1:]:
+        merged.merge(part)
+    assert merged.samples == whole.samples
+    for mine, theirs in zip(merged.layers, whole.layers, strict=True):
+        a, b = mine.state, theirs.state
+        for group in ("counts", "maxima", "places", "histograms"):
+            for key in getattr(a, group):
+                assert np.array_equal(getattr(a, group)[key], getattr(b, group)[key]), (group, key)
+
+
+def test_a_record_survives_the_disk(tmp_path):
+    model, inputs = tiny("gpt2")
+    record = audit.run(model, [inputs], name="tiny")
+    record.save(tmp_path / "a.json")
+    again = audit.Record.load(tmp_path / "a.json")
+    assert again.to_dict() == record.to_dict()
+    assert again.heads == record.heads
+    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 1
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
+    assert record.model["name"] == "tiny"
+    assert len(record.model["weights"]) == 32
+    with pytest.raises(OSError, match="cannot write"):
+        record.save(tmp_path / "missing" / "a.json")
+    (tmp_path / "b.json").write_text("{}")
+    with pytest.raises(ValueError, match="no record"):
+        audit.Record.load(tmp_path / "b.json")
+
+
+def test_quantiles_come_from_the_histogram():
+    model, inputs = tiny("gpt2")
+    record = audit.run(model, [inputs])
+    state = record.layers[0].state
+    seen = []
+    with torch.no_grad(), audit.capture(model, seen.append):
+        model(**inputs)
+    rows = seen[0].weights[:, 0].reshape(-1, 7)
+    two = np.sort([slow(row)[0] for row in rows])
+    for share in (0.05, 0.5, 0.95):
+        exact = two[math.ceil(share * len(two)) - 1]
+        assert 0.5 * state.quantile("two", share)[0] == pytest.approx(exact, abs=0.5 / 200 + 1e-6)
+
+
+def test_broken_scores_are_counted_and_found():
+    model, inputs = tiny("gpt2")
+    with torch.no_grad():
+        model.transformer.h[1].ln_1.weight[0] = float("nan")
+    record = audit.run(model, [inputs])
+    rows = record.heads
+    assert all(row["broken"] == 0 for row in rows[:4])
+    assert all(row["broken"] == 14 and row["rows"] == 0 for row in rows[4:])
+    assert "broken scores" in [finding.kind for finding in audit.findings(record)]
+    json.dumps(record.to_dict(), allow_nan=False)
+
+
+def test_findings_have_their_numbers():
+    model, inputs = tiny("bert")
+    found = {f.kind: f for f in audit.findings(audit.run(model, [inputs]))}
+    assert set(found) == {"uniform"}  # as random weights are
+    assert "8 of 8 heads" in found["uniform"].text
+    with torch.no_grad():
+        for layer in model.encoder.layer:
+            layer.attention.self.query.weight *= 1000
+            layer.attention.self.key.weight *= 1000
+    found = {f.kind: f for f in audit.findings(audit.run(model, [inputs]))}
+    assert "saturated" in found
+    assert "uniform" not in found
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: audit.run(3, []), TypeError, "Module"),
+        (lambda: audit.run(nn.Linear(2, 2), []), ValueError, "no data"),
+        (lambda: audit.run(nn.Linear(2, 2), [torch.ones(1, 2)]), ValueError, "no attention"),
+        (lambda: audit.run(nn.Linear(2, 2), [{}]), ValueError, "tensor"),
+    ],
+)
+def test_bad_input(make, error, words):
+    with pytest.raises(error, match=words):
+        make()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small BERT with a tokenizer, saved as people save theirs."""
+    import transformers
+
+    place = tmp_path_factory.mktemp("bert")
+    model, _ = tiny("bert")
+    model.save_pretrained(place)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "ran"]
+    (place / "vocab.txt").write_text("\n".join(words))
+    transformers.BertTokenizer(str(place / "vocab.txt")).save_pretrained(place)
+    return place
+
+
+def command(*arguments, cwd):
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "taut.cli", "audit", *map(str, arguments)],
+        capture_output=True, text=True, env=env, cwd=cwd, timeout=300,
+    )  # fmt: skip
+
+
+def test_the_command(folder, tmp_path):
+    (tmp_path / "lines.txt").write_text("the cat sat\nthe dog ran\n\nthe cat\n")
+    done = command(folder, "--data", "lines.txt", "--batch-size", 2, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for words in ("3 samples", "encoder.layer.*.attention.self", "The most sensitive", "record:"):
+        assert words in done.stdout
+    (file,) = (tmp_path / "taut-audit").iterdir()
+    first = audit.Record.load(file)
+    assert first.complete
+    assert set(first.tokens.values()) <= {"[CLS]", "[SEP]", "the", "cat", "sat", "dog", "ran"}
+    again = command(folder, "--data", "lines.txt", "--batch-size", 2, "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["layers"] == first.to_dict()["layers"]  # nothing counted twice
+    other = command(folder, "--data", "the cat", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "another model, other data" in other.stderr
+
+
+def test_a_stopped_audit_goes_on(folder, tmp_path):
+    """A record of the first samples, as Ctrl-C leaves it, is completed by the same command."""
+    lines = ["the cat sat", "the dog ran", "the cat", "dog", "the dog sat"]
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    whole = command(
+        folder, "--data", "lines.txt", "--batch-size", 1, "--output-dir", "a", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    record = json.loads(whole.stdout)
+    from taut.audit._command import Options, _begin, _work
+    from taut.audit._data import Samples, read_samples
+    from taut.torch._load import load
+
+    model = load(str(folder))
+    options = Options(
+        [str(tmp_path / "lines.txt")], "auto", "cpu", 1, 256, 256, None, tmp_path / "b",
+        as_json=True, show=1, trust_remote_code=False,
+    )  # fmt: skip
+    samples = read_samples(options.data, 256)
+    assert samples.description == record["data"]
+    file = tmp_path / "b" / next((tmp_path / "a").iterdir()).name
+    file.parent.mkdir()
+    half = _begin(file, audit._run.describe(model, str(folder)), samples, options)
+    _work(audit.Auditor(model, half), Samples("text", lines[:2]), str(folder), options, file)
+    half.complete = False
+    half.save(file)
+    done = command(
+        folder, "--data", "lines.txt", "--batch-size", 1, "--output-dir", "b", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["layers"] == record["layers"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give --data"),
+        (("--data", "missing.txt"), "cannot read"),
+        (("--data", "x", "--batch-size", "0"), "--batch-size"),
+        (("--data", "x", "--output-dir", "file/inside"), "cannot make the folder"),
+    ],
+)
+def test_bad_commands_say_why(arguments, words, folder, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = command(folder, *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
