@@ -98,6 +98,24 @@ def test_the_order_of_batches_does_not_matter():
         for group in ("counts", "maxima", "places", "histograms"):
             for key in getattr(a, group):
                 assert np.array_equal(getattr(a, group)[key], getattr(b, group)[key]), (group, key)
+        assert mine.grid.to_dict() == theirs.grid.to_dict()
+
+
+def test_empirical_constants_stay_between_random_and_the_limit():
+    model, inputs = tiny("gpt2")
+    with torch.no_grad():
+        for block in model.transformer.h:
+            block.attn.c_attn.weight *= 20
+    record = audit.run(model, [inputs], norms=[1, 2, 3, math.inf], epsilons=[1e-4, 1e-2, 1.0])
+    for layer in record.layers:
+        grid = layer.grid
+        assert grid.rows > 0
+        assert (grid.random <= grid.worst + 1e-6).all()
+        assert (grid.worst <= 0.5).all()
+        assert (grid.worst[0] <= grid.upper * (1 + 1e-3)).all()
+        assert (grid.worst[0] >= 0.98 * grid.lower).all()
+    free = audit.run(model, [inputs], norms=[])
+    assert free.layers[0].grid is None
 
 
 def test_a_record_survives_the_disk(tmp_path):
@@ -223,12 +241,13 @@ def test_a_stopped_audit_goes_on(folder, tmp_path):
     record = json.loads(whole.stdout)
     from taut.audit._command import Options, _begin, _work
     from taut.audit._data import Samples, read_samples
+    from taut.audit._grid import EPSILONS, NORMS
     from taut.torch._load import load
 
     model = load(str(folder))
     options = Options(
-        [str(tmp_path / "lines.txt")], "auto", "cpu", 1, 256, 256, None, tmp_path / "b",
-        as_json=True, show=1, trust_remote_code=False,
+        [str(tmp_path / "lines.txt")], "auto", "cpu", 1, 256, 256, list(NORMS), list(EPSILONS), 0,
+        None, tmp_path / "b", as_json=True, show=1, trust_remote_code=False,
     )  # fmt: skip
     samples = read_samples(options.data, 256)
     assert samples.description == record["data"]

@@ -176,6 +176,13 @@ def audit(
     batch_size: Annotated[int, typer.Option(help="Samples at a time.")] = 8,
     max_length: Annotated[int, typer.Option(help="Tokens of a sample at most.")] = 256,
     limit: Annotated[int, typer.Option(help="Samples at most.")] = 256,
+    p: Annotated[
+        list[float] | None, typer.Option(help="Exponents of the empirical constants.")
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Step sizes of the empirical constants.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the rows and directions they are taken on.")] = 0,
     revision: Annotated[str | None, typer.Option(help="Of a model of the Hub.")] = None,
     output_dir: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("taut-audit"),
     json: Annotated[
@@ -193,10 +200,12 @@ def audit(
     """
     try:
         from taut.audit._command import Options, run
+        from taut.audit._grid import EPSILONS, NORMS
 
         options = Options(
-            data or [], dtype, device, batch_size, max_length, limit, revision, output_dir,
-            as_json=json, show=show, trust_remote_code=trust_remote_code,
+            data or [], dtype, device, batch_size, max_length, limit, p or list(NORMS),
+            epsilon or list(EPSILONS), seed, revision, output_dir, as_json=json, show=show,
+            trust_remote_code=trust_remote_code,
         )  # fmt: skip
         complete = run(model, options)
     except BrokenPipeError:

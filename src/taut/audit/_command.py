@@ -28,6 +28,9 @@ class Options(NamedTuple):
     batch_size: int
     max_length: int
     limit: int
+    norms: list[float]
+    epsilons: list[float]
+    seed: int
     revision: str | None
     output_dir: Path
     as_json: bool
@@ -49,7 +52,9 @@ def run(name: str, options: Options) -> bool:
         trust_remote_code=options.trust_remote_code,
     ).to(torch.device(options.device))
     record = _begin(file, describe(model, name), samples, options)
-    auditor = Auditor(model, record)
+    auditor = Auditor(
+        model, record, norms=options.norms, epsilons=options.epsilons, seed=options.seed
+    )
     try:
         _work(auditor, samples, name, options, file)
     except KeyboardInterrupt:
@@ -85,6 +90,9 @@ def _begin(file: Path, model: dict[str, Any], samples: Samples, options: Options
         "dtype": options.dtype,
         "max_length": options.max_length,
         "limit": options.limit,
+        "norms": [str(p) for p in options.norms],
+        "epsilons": options.epsilons,
+        "seed": options.seed,
     }
     fresh = Record(model, samples.description, settings)
     if not file.exists():
@@ -144,6 +152,8 @@ def show(record: Record, lines: int) -> None:
         print(f"Layers are {common}")
     console.print(_layers(record, names))
     console.print(_heads(record, names, lines))
+    if any(layer.grid is not None and layer.grid.rows for layer in record.layers):
+        console.print(_grid(record))
     for finding in findings(record):
         print(f"- {finding.text} {finding.advice}".rstrip())
 
@@ -184,6 +194,28 @@ def _layers(record: Record, names: dict[str, str]) -> Any:
             f"{mean['near']:.1%}", f"{mean['entropy']:.2f}", f"{mean['top']:.2f}",
             f"{max(r['range'] for r in rows):.1f}",
         )  # fmt: skip
+    return table
+
+
+def _grid(record: Record) -> Any:
+    """S1's table: the largest of all layers."""
+    from rich.table import Table
+
+    grids = [layer.grid for layer in record.layers if layer.grid is not None]
+    rows = sum(grid.rows for grid in grids)
+    title = f"Empirical constants of {rows} rows: random / worst directions"
+    table = Table("step size", title=title)
+    first = grids[0]
+    for p in first.norms:
+        table.add_column(f"l{p:g}", justify="right")
+    for i, epsilon in enumerate(first.epsilons):
+        cells = [
+            f"{max(g.random[i, j] for g in grids):.3f} / {max(g.worst[i, j] for g in grids):.3f}"
+            for j in range(len(first.norms))
+        ]
+        table.add_row(f"{epsilon:g}", *cells)
+    upper = [f"at most {max(g.upper[j] for g in grids):.3f}" for j in range(len(first.norms))]
+    table.add_row("local constant", *upper)
     return table
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.audit._grid import Grid
 from taut.audit._head_state import LIMIT, HeadState
 
 VERSION = 1
@@ -23,6 +24,7 @@ class Layer:
     path: str
     call: int  # which softmax of the module in one forward pass, from 1 on
     state: HeadState
+    grid: Grid | None = None  # S1's empirical constants on a sample of the rows
 
     @property
     def name(self) -> str:
@@ -83,7 +85,12 @@ class Record:
     def merge(self, other: Record) -> None:
         """Take in what another process saw of the same model."""
         for theirs in other.layers:
-            self.layer(theirs.path, theirs.call, theirs.state.heads).state.merge(theirs.state)
+            mine = self.layer(theirs.path, theirs.call, theirs.state.heads)
+            mine.state.merge(theirs.state)
+            if mine.grid is None:
+                mine.grid = theirs.grid
+            elif theirs.grid is not None:
+                mine.grid.merge(theirs.grid)
         self.samples += other.samples
         self.missed = sorted({*self.missed, *other.missed})
         self.tokens |= other.tokens
@@ -101,7 +108,12 @@ class Record:
             "missed": [list(item) for item in self.missed],
             "tokens": self.tokens,
             "layers": [
-                {"path": layer.path, "call": layer.call, **layer.state.to_dict()}
+                {
+                    "path": layer.path,
+                    "call": layer.call,
+                    **layer.state.to_dict(),
+                    "grid": None if layer.grid is None else layer.grid.to_dict(),
+                }
                 for layer in self.layers
             ],
         }
@@ -130,7 +142,13 @@ class Record:
             raise ValueError(f"{file} is no record of an audit: not JSON") from None
         if not isinstance(data, dict) or data.get("taut_audit") != VERSION:
             raise ValueError(f"{file} is no record of an audit of version {VERSION}")
-        layers = [Layer(d["path"], d["call"], HeadState.from_dict(d)) for d in data["layers"]]
+        layers = [
+            Layer(
+                d["path"], d["call"], HeadState.from_dict(d),
+                None if d["grid"] is None else Grid.from_dict(d["grid"]),
+            )
+            for d in data["layers"]
+        ]  # fmt: skip
         return cls(
             data["model"], data["data"], data["settings"], layers, data["samples"],
             data["complete"], [(a, b) for a, b in data["missed"]], data["tokens"],

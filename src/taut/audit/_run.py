@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from taut._checks import exponent, real_number, whole_number
 from taut.audit._capture import Missed, Seen, capture
+from taut.audit._grid import EPSILONS, NORMS, Grid
 from taut.audit._layout import arranged, batch_size, heads_of
 from taut.audit._measure import measure
 from taut.audit._record import Record
@@ -27,10 +29,28 @@ class Auditor:
         Any module; it is run as it is, in its mode, and left as it was.
     record
         To go on with; a new one if not given.
+    name
+        Of the model, for a new record.
+    epsilons, norms, seed
+        Step sizes and exponents of the empirical constants on a sample of the rows, and its seed.
     """
 
-    def __init__(self, model: nn.Module, record: Record | None = None, *, name: str = "") -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        record: Record | None = None,
+        *,
+        name: str = "",
+        epsilons: Sequence[float] = EPSILONS,
+        norms: Sequence[float] = NORMS,
+        seed: int = 0,
+    ) -> None:
         self.model = model
+        self._epsilons, self._norms = (
+            [epsilon_of(e) for e in epsilons],
+            [exponent(p) for p in norms],
+        )
+        self._seed = whole_number(seed, name="seed", least=0)
         self.record = record or Record(describe(model, name), {}, {})
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
         self._calls: dict[str, int] = {}
@@ -74,6 +94,10 @@ class Auditor:
             samples = np.zeros(len(found.kept), dtype=np.int64)
         layer = self.record.layer(seen.path, call, rows.scores.shape[1])
         layer.state.add(found.values, samples, found.kept, found.broken)
+        if self._epsilons and self._norms:
+            layer.grid = layer.grid or Grid(self._epsilons, self._norms)
+            place = self.record.layers.index(layer)
+            layer.grid.add(rows, found.kept, samples, place, self._seed)
 
     def _note(self, missed: list[Missed]) -> None:
         self.record.missed = sorted({*self.record.missed, *map(tuple, missed)})  # type: ignore[arg-type]
@@ -87,7 +111,23 @@ class Auditor:
                     self.record.tokens[f"{layer.name}/{h}"] = word
 
 
-def run(model: nn.Module, batches: Iterable[Any], *, name: str = "") -> Record:
+def epsilon_of(value: float) -> float:
+    """A step size."""
+    found = real_number(value, name="epsilon")
+    if not 0 < found < float("inf"):
+        raise ValueError(f"epsilon must be a finite number > 0, got {value}")
+    return found
+
+
+def run(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    name: str = "",
+    epsilons: Sequence[float] = EPSILONS,
+    norms: Sequence[float] = NORMS,
+    seed: int = 0,
+) -> Record:
     """Audit a model on batches of data.
 
     Parameters
@@ -99,6 +139,9 @@ def run(model: nn.Module, batches: Iterable[Any], *, name: str = "") -> Record:
         where ``attention_mask`` is 0, do not count.
     name
         Of the model, for the record.
+    epsilons, norms, seed
+        Step sizes and exponents of S1's empirical constants, which are measured on two rows of each
+        sample and layer; an empty list leaves them out.
 
     Returns
     -------
@@ -119,7 +162,7 @@ def run(model: nn.Module, batches: Iterable[Any], *, name: str = "") -> Record:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    auditor = Auditor(model, name=name)
+    auditor = Auditor(model, name=name, epsilons=epsilons, norms=norms, seed=seed)
     for batch in batches:
         auditor.add(batch)
     if not auditor.record.samples:
