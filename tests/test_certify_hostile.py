@@ -194,3 +194,72 @@ def test_buffers_may_hold_infinities():
             self.register_buffer("mask", torch.full((3, 3), -math.inf).triu(1))
 
     assert tt.certify(Masked(), torch.ones(1, 3)).bound.upper[0] > 0
+
+
+def test_ties_between_equal_rows_have_no_radius():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 33))
+    x = torch.randn(1, 5)
+    with torch.no_grad():
+        net[2].weight[0] = net[1](net[0](x))[0]
+        net[2].bias[0] = 1
+        net[2].weight[32], net[2].bias[32] = net[2].weight[0], net[2].bias[0]
+    for rounding in (True, False):
+        assert tt.certified_radius(net, x, rounding=rounding).radius[0] == 0
+
+
+def test_margins_that_float64_cannot_tell_have_no_radius():
+    """1e4·(1 + tiny) − 1e4·1: the margin is what rounding left of it."""
+    layer = nn.Linear(3, 2, bias=False).double()
+    x = torch.tensor([[1e8, -1e8, 1.0]], dtype=torch.float64) / 3
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[0.1, 0.1, 1e-9], [0.2, 0.2, 0.0]]))
+    assert tt.certified_radius(layer, x, rounding=False).radius[0] == 0
+
+
+@pytest.mark.parametrize("at", [15.0, 20.0, 30.0])
+def test_saturated_slopes_are_within_their_sides(at):
+    x = torch.full((1, 1), at, dtype=torch.float64)
+    exact = 1 / math.cosh(at) ** 2
+    for method in ("jacobian", "probe"):
+        found = tt.local_lipschitz(nn.Tanh(), x, method=method)
+        assert found.lower[0] <= exact <= found.upper[0]
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_huge_and_tiny_derivatives(size):
+    layer = nn.Linear(2, 2, bias=False).double()
+    with torch.no_grad():
+        layer.weight.copy_(size * torch.eye(2, dtype=torch.float64))
+    x = torch.ones(1, 2, dtype=torch.float64)
+    for method in ("jacobian", "probe"):
+        found = tt.local_lipschitz(layer, x, method=method)
+        assert found.lower[0] <= size <= found.upper[0]
+    certificate = tt.certify(layer, x)
+    assert certificate.measured.lower[0] <= size <= certificate.bound.upper[0]
+
+
+def test_a_bound_does_not_underflow_to_zero():
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(4, 1, bias=False, batch_first=True).double().eval()
+    context = torch.randn(1, 8, 4, dtype=torch.float64)
+    x = torch.randn(1, 3, 4, dtype=torch.float64)
+    # with flat weights the derivative is bilinear in the weights of keys and values
+    flat = tt.local_lipschitz(module, 0 * x, context=context).lower[0]
+    with torch.no_grad():
+        module.in_proj_weight[4:] *= 1e-100
+    bound = tt.certify(module, 1e90 * x, context=context, measure=False).bound.upper[0]
+    assert bound >= flat * 1e-100 * 1e-100 * (1 - 1e-6)
+    module = nn.MultiheadAttention(4, 1, bias=False, batch_first=True).double().eval()
+    with pytest.raises(ValueError, match="overflows"):
+        tt.certify(module, 1e200 * torch.randn(1, 3, 4).double(), measure=False)
+
+
+def test_local_lipschitz_wants_what_it_says():
+    layer, x = nn.Linear(2, 2), torch.ones(1, 2)
+    with pytest.raises(TypeError, match="fixed"):
+        tt.local_lipschitz(layer, x, context=tt.At(x))
+    with pytest.raises(ValueError, match="probability"):
+        tt.local_lipschitz(layer, x, failure="a")
+    with pytest.raises(TypeError, match="steps"):
+        tt.certified_radius(layer, x, steps=1.5)

@@ -135,3 +135,36 @@ def test_help_is_quick_to_read():
     assert done.returncode == 0
     for option in ("--inputs", "--radius", "--shape", "--norm", "--json", "--classify"):
         assert option in done.stdout
+
+
+@pytest.mark.parametrize("ending", [".pt", ".safetensors", ".npy"])
+def test_broken_files_are_named(ending, tmp_path):
+    (tmp_path / f"x{ending}").write_bytes(b"nothing of the kind")
+    done = run("torch.nn:Identity", "--inputs", f"x{ending}", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"cannot read a tensor from x{ending}" in done.stderr
+
+
+def test_folders_and_patterns_of_files(tmp_path):
+    for index in range(3):
+        np.save(tmp_path / f"x{index}.npy", np.ones((1, 3), dtype=np.float32))
+    done = run("torch.nn:Identity", "--inputs", "x*.npy", "--json", cwd=tmp_path)
+    assert len(json.loads(done.stdout)["upper"]) == 3
+    done = run("torch.nn:Identity", "--inputs", "y*.npy", cwd=tmp_path)
+    assert "there are no files" in done.stderr
+
+
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path):
+    torch.manual_seed(0)
+    MODELS["bert"]().save_pretrained(tmp_path)
+    done = run(tmp_path, "--inputs", "the cat")
+    assert done.returncode == 2
+    assert "no tokenizer" in done.stderr
+
+
+def test_encoder_decoder_models_need_both_shapes(tmp_path):
+    MODELS["t5 gated lm"]().save_pretrained(tmp_path)
+    done = run(tmp_path, "--shape", "3,16")
+    assert "needs context" in done.stderr
+    done = run(tmp_path, "--shape", "3,16", "--context-shape", "4,16", "--json")
+    assert json.loads(done.stdout)["upper"][0] > 0

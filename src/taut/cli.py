@@ -217,6 +217,32 @@ def audit(
     raise typer.Exit(0 if complete else 3)
 
 
+@app.command()
+def report(
+    record: Annotated[Path, typer.Argument(help="The JSON file of an audit.")],
+    output: Annotated[
+        Path | None, typer.Option(help="The HTML file; beside the record if not given.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the heat map of the mean constants (.svg).")
+    ] = None,
+) -> None:
+    """Write the report of an audit: one HTML file that works offline."""
+    try:
+        from taut.audit import Record, save_picture, write_report
+
+        found = Record.load(record)
+        page = record.with_suffix(".html") if output is None else output
+        write_report(found, page)
+        typer.echo(f"report: {page}")
+        if picture is not None:
+            save_picture(found, picture)
+            typer.echo(f"picture: {picture}")
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        typer.echo(f"taut report: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing

@@ -7,6 +7,7 @@ what stands out in it. Needs PyTorch: ``pip install "taut[torch]"``.
 from taut.audit._capture import Missed, Seen, capture
 from taut.audit._findings import Finding, findings
 from taut.audit._record import Layer, Record
+from taut.audit._report import save_picture, write_report
 from taut.audit._run import Auditor, run
 
 __all__ = [
@@ -19,4 +20,6 @@ __all__ = [
     "capture",
     "findings",
     "run",
+    "save_picture",
+    "write_report",
 ]

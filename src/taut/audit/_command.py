@@ -13,6 +13,7 @@ import torch
 from taut.audit._data import Samples, batches, read_samples
 from taut.audit._findings import findings
 from taut.audit._record import Record
+from taut.audit._report import write_report
 from taut.audit._run import Auditor, describe
 from taut.torch._load import load
 
@@ -71,6 +72,9 @@ def run(name: str, options: Options) -> bool:
     else:
         show(record, options.show)
         print(f"record: {file}")
+        page = file.with_suffix(".html")
+        write_report(record, page)
+        print(f"report: {page}")
     return record.complete
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from taut.torch._inputs import IMAGES, pixels, text_lines, tokenizer_of
+from taut.torch._inputs import IMAGES, expanded, pixels, text_lines, tokenizer_of
 
 Tokens = Callable[[int, int], str]
 
@@ -42,20 +42,9 @@ def read_samples(given: list[str], limit: int) -> Samples:
     """Lines of text files, texts themselves, images, or folders of images."""
     if not given:
         raise ValueError("give --data: a text file, text, images or a folder of images")
-    files: list[str] = []
-    for item in given:
-        path = Path(item)
-        if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGES)
-            if not inside:
-                raise ValueError(f"there are no images in {path} ({', '.join(IMAGES)})")
-            files += [str(p) for p in inside]
-        elif path.suffix.lower() in IMAGES:
-            files.append(item)
-    if files:
-        if len(files) < len(given):
-            raise ValueError("give data of one kind: images or text")
-        return Samples("images", files[:limit])
+    given = [name for item in given for name in expanded(item)]
+    if all(Path(item).suffix.lower() in IMAGES for item in given):
+        return Samples("images", given[:limit])
     return Samples("text", text_lines(given)[:limit])
 
 

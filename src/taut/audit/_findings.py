@@ -42,7 +42,7 @@ def findings(record: Record) -> list[Finding]:
 
 
 def _of(chosen: list[Row], rows: list[Row]) -> str:
-    return f"{len(chosen)} of {len(rows)} heads"
+    return f"{len(chosen)} of {len(rows)} heads" if len(chosen) > 1 else f"One of {len(rows)} heads"
 
 
 def _near(chosen: list[Row], rows: list[Row]) -> str:

@@ -18,8 +18,9 @@ from taut._lipschitz import local_lipschitz
 from taut.audit._layout import Rows
 from taut.audit._measure import HIDDEN
 
-PER_SAMPLE = 2
+SAMPLES = 64  # one row of each layer is taken from each of the first samples
 EPSILONS = (1e-3, 1e-2, 1e-1, 1.0)
+_ARRAYS = ("random", "worst", "lower", "upper")
 NORMS = (1.0, 2.0, 4.0, math.inf)
 
 
@@ -35,17 +36,17 @@ class Grid:
         self.rows = 0
 
     def add(self, rows: Rows, kept: Any, samples: Any, layer: int, seed: int) -> None:
-        """Take in some rows of every sample."""
+        """Take in one row of every sample."""
         for index, sample in enumerate(samples):
             source = np.random.default_rng((seed, layer, int(sample), index % rows.windows))
             heads, queries = np.nonzero(kept[index])
-            if not len(heads):
+            if sample >= SAMPLES or not len(heads):
                 continue
-            for pick in source.integers(len(heads), size=PER_SAMPLE):
-                row = rows.scores[index, heads[pick], queries[pick]].detach().double().cpu()
-                row = row[row > HIDDEN]
-                if len(row) > 1:
-                    self._row(row, int(source.integers(1 << 31)))
+            pick = source.integers(len(heads))
+            row = rows.scores[index, heads[pick], queries[pick]].detach().double().cpu()
+            row = row[row > HIDDEN]
+            if len(row) > 1:
+                self._row(row, int(source.integers(1 << 31)))
 
     def _row(self, row: torch.Tensor, seed: int) -> None:
         self.rows += 1
@@ -64,7 +65,7 @@ class Grid:
         if (other.epsilons, other.norms) != (self.epsilons, self.norms):
             raise ValueError("cannot merge grids of other step sizes or norms")
         self.rows += other.rows
-        for name in ("random", "worst", "lower", "upper"):
+        for name in _ARRAYS:
             setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,9 +74,7 @@ class Grid:
             "epsilons": list(self.epsilons),
             "norms": ["inf" if math.isinf(p) else p for p in self.norms],
             "rows": self.rows,
-            **{
-                name: getattr(self, name).tolist() for name in ("random", "worst", "lower", "upper")
-            },
+            **{name: getattr(self, name).tolist() for name in _ARRAYS},
         }
 
     @classmethod
@@ -83,6 +82,6 @@ class Grid:
         """The grid that :meth:`to_dict` wrote."""
         grid = cls(data["epsilons"], [float(p) for p in data["norms"]])
         grid.rows = int(data["rows"])
-        for name in ("random", "worst", "lower", "upper"):
+        for name in _ARRAYS:
             setattr(grid, name, np.asarray(data[name], dtype=np.float64))
         return grid

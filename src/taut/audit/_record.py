@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from taut.audit._files import write_whole
 from taut.audit._grid import Grid
 from taut.audit._head_state import LIMIT, HeadState
 
@@ -119,17 +119,8 @@ class Record:
         }
 
     def save(self, file: Path) -> None:
-        """Write it whole or not at all: a reader never meets half a record."""
-        part = file.with_name(f"{file.name}.part")
-        try:
-            with part.open("w", encoding="utf-8") as stream:
-                json.dump(self.to_dict(), stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(part, file)
-        except OSError as error:
-            part.unlink(missing_ok=True)
-            raise OSError(f"cannot write {file}: {error.strerror}") from error
+        """Write it as JSON, whole or not at all."""
+        write_whole(json.dumps(self.to_dict()), file)
 
     @classmethod
     def load(cls, file: Path) -> Record:

@@ -46,10 +46,8 @@ class Auditor:
         seed: int = 0,
     ) -> None:
         self.model = model
-        self._epsilons, self._norms = (
-            [epsilon_of(e) for e in epsilons],
-            [exponent(p) for p in norms],
-        )
+        self._epsilons = [epsilon_of(epsilon) for epsilon in epsilons]
+        self._norms = [exponent(p) for p in norms]
         self._seed = whole_number(seed, name="seed", least=0)
         self.record = record or Record(describe(model, name), {}, {})
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
@@ -140,8 +138,8 @@ def run(
     name
         Of the model, for the record.
     epsilons, norms, seed
-        Step sizes and exponents of S1's empirical constants, which are measured on two rows of each
-        sample and layer; an empty list leaves them out.
+        Step sizes and exponents of S1's empirical constants, which are measured on one row of each
+        layer and of each of the first 64 samples; an empty list leaves them out.
 
     Returns
     -------

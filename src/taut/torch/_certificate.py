@@ -33,6 +33,7 @@ class Certificate:
     tree: Node
     output: Region = field(repr=False)
     head: Head | None = field(repr=False)
+    eps: float = field(repr=False)
 
     @property
     def rounding(self) -> Numbers:
@@ -41,6 +42,10 @@ class Certificate:
         For two inputs of the domain the outputs differ by at most bound·distance + 2·rounding.
         """
         return self.output.err
+
+    def rounding_of(self, eps: float) -> Numbers:
+        """The same for a network that computes in another precision."""
+        return self.output.err * (eps / self.eps)
 
     def rows(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The table: module, class, bound, rule and share of the logarithm of the total."""
@@ -90,16 +95,18 @@ class Certificate:
         worst = float(self.bound.upper.max())
         many = len(self.bound.upper)
         of = f", the worst of {many} inputs" if many > 1 else ""
-        text = f"Lipschitz constant at most {shown(worst)} in {self.bound.norm}, "
-        text += f"{self.bound.domain}{of}"
+        where = f"in {self.bound.norm}, {self.bound.domain}{of}"
+        text = f"Lipschitz constant at most {shown(worst)} {where}"
         if math.isinf(worst):
-            text += (
-                "\nNo finite bound: attention is not Lipschitz for tokens of any length. Give a "
-                "Ball or inputs, or put a norm layer before it."
+            text = (
+                f"No finite bound {where}: attention is not Lipschitz for tokens of any length. "
+                "Give a Ball or inputs, or put a norm layer before it."
             )
         if self.measured is not None:
             text += f"\nmeasured: at least {float(self.measured.lower.max()):.4g}"
         lost = float(self.rounding.max())
+        if math.isinf(lost):
+            return text + "\nrounding of the network as executed: no bound"
         return text + f"\nrounding of the network as executed: at most {shown(lost)} in the output"
 
     @staticmethod

@@ -92,4 +92,4 @@ def certify(
     )
     low = lower_bound(question, bound) if measure else None
     head = run.head if run.head is not None and run.head.output is y else None
-    return Certificate(bound, low, run.root, y, head)
+    return Certificate(bound, low, run.root, y, head, run.eps)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from taut._checks import whole_number
 from taut.torch._attack import smallest_margin
 from taut.torch._certificate import Certificate
 from taut.torch._certify import certify
@@ -24,8 +25,8 @@ class CertifiedRadius:
     Attributes
     ----------
     radius
-        No input nearer than this in l2, over all of its tokens or pixels, is of another class; 0
-        where nothing could be shown.
+        No input nearer than this in l2, over all of its tokens or pixels (as the model gets them),
+        is of another class; 0 where nothing could be shown, and for ties and constant classifiers.
     predicted, margin
         The class, and how far its logit is ahead of the next.
     lipschitz
@@ -90,11 +91,11 @@ def certified_radius(
     >>> bool((found.radius > 0).all() and (found.attack() > 0).all())
     True
     """
+    steps = whole_number(steps, name="steps", least=1)
     here = certify(module, At(inputs), mask=mask, measure=False)
     ahead, pairs, predicted = _margins(here)
     tried = here
-    lost = 1.0 if rounding else 0.0
-    limit = _allowed(here, ahead, pairs, lost)
+    limit = _allowed(here, ahead, pairs, rounding)
     low, high = np.zeros_like(limit), limit
     radius = limit / 2
     lipschitz, error = here.head.features.lip, here.rounding  # type: ignore[union-attr]
@@ -102,7 +103,7 @@ def certified_radius(
         if not radius.any():
             break
         tried = certify(module, At(inputs, torch.from_numpy(radius)), mask=mask, measure=False)
-        holds = radius <= _allowed(tried, ahead, pairs, lost)
+        holds = radius <= _allowed(tried, ahead, pairs, rounding)
         low, high = np.where(holds, radius, low), np.where(holds, high, radius)
         lipschitz = np.where(holds, tried.head.features.lip, lipschitz)  # type: ignore[union-attr]
         error = np.where(holds, tried.rounding, error)
@@ -129,13 +130,15 @@ def _margins(certificate: Certificate) -> tuple[Numbers, Numbers, Any]:
     return ahead, pairs, predicted
 
 
-def _allowed(certificate: Certificate, ahead: Numbers, pairs: Numbers, lost: float) -> Numbers:
+def _allowed(certificate: Certificate, ahead: Numbers, pairs: Numbers, lost: bool) -> Numbers:
     """The radius that a constant would allow: the smallest margin over what it moves by."""
     assert certificate.head is not None
     constant = times(certificate.head.features.lip[:, None], pairs)
-    spare = ahead * (1 - 1e-12) - times(lost * 2**0.5, certificate.rounding)[:, None]
+    # The margins themselves were computed in float64, which is not exact either.
+    error = certificate.rounding if lost else certificate.rounding_of(2.0**-52)
+    spare = ahead * (1 - 1e-12) - times(2**0.5, error)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(pairs == 0, np.where(ahead == 0, np.inf, spare * np.inf), spare / constant)
+        each = np.where(pairs == 0, np.where(spare > 0, np.inf, 0.0), spare / constant)
     each = np.where(np.isnan(each), 0.0, each)
     same = np.arange(ahead.shape[1])[None] == ahead.argmin(axis=1)[:, None]
     allowed = np.where(same, np.inf, each).min(axis=1)

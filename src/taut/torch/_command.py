@@ -87,6 +87,10 @@ def _check(options: Options) -> None:
         raise ValueError(f"--local must be no, auto, jacobian or probe, got {options.local!r}")
     if bool(options.inputs) == (options.shape is not None):
         raise ValueError("give --inputs, or --shape for all inputs of a shape, and not both")
+    if options.context_shape is not None and options.shape is None:
+        raise ValueError("--context-shape belongs to --shape")
+    if options.depth < 0:
+        raise ValueError(f"--depth must be at least 0, got {options.depth}")
     if options.classify and not options.inputs:
         raise ValueError("--classify needs --inputs")
     for what, value in (("--limit", options.limit), ("--max-length", options.max_length)):

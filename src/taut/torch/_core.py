@@ -87,7 +87,7 @@ def head(
         # 1e-300 stands for weights that were too small to be stored.
         weights = ((weights + 1e-300) * growth[:, None]).clamp(max=1.0) * seen
         long_q = long_q + near.query
-    turn, energy = scale * (spread_v * spread_k).sqrt(), (scale * long_q) ** 2 * spread_v
+    turn, energy = scale * spread_v.sqrt() * spread_k.sqrt(), (scale * long_q) ** 2 * spread_v
     row = (sure(part * (1 + slack)) for part in (turn, energy, weights))
     return Row(*row), mean + middle
 
@@ -121,7 +121,7 @@ def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | No
     power = weights @ squares
     if m * d * d > AFFORDABLE:  # the trace is never below the norm
         trace = (power - mean.square().sum(dim=1)).clamp(min=0.0)
-        return (trace + 4 * EPS * (m + d) * power) * largest**2
+        return _scaled(trace + 4 * EPS * (m + d) * power, largest)
     # Long sums in float32: each entry errs by at most (terms)·eps of what was added up, which as a
     # matrix is no larger than (terms)·eps·E|v|².
     kind = torch.float64 if m < LONG else torch.float32
@@ -139,7 +139,12 @@ def spreads(weights: torch.Tensor, values: torch.Tensor, mean: torch.Tensor | No
         gram = (p[rows, :seen] @ products[:seen]).reshape(-1, d, d)
         gram = torch.baddbmm(gram, centre[rows, :, None], centre[rows, None, :], alpha=-1)
         found[rows] = _largest_eigenvalue(gram, sizes[rows]).to(found.dtype)
-    return (found * sizes + slack) * largest**2
+    return _scaled(found * sizes + slack, largest)
+
+
+def _scaled(value: torch.Tensor, factor: float) -> torch.Tensor:
+    """Times factor², never 0: what underflows stays above the truth."""
+    return sure(value * factor * factor).clamp(min=5e-324)
 
 
 def _largest_eigenvalue(gram: torch.Tensor, sizes: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,8 @@ import torch
 from torch import nn
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model",
+                 "source.spm")  # fmt: skip
 TENSORS = (".npy", ".pt", ".safetensors")
 
 
@@ -33,6 +36,7 @@ def read_inputs(
     """
     if not given:
         raise ValueError("no inputs were given")
+    given = [name for item in given for name in expanded(item)]
     endings = {Path(item).suffix.lower() for item in given}
     if endings <= set(TENSORS):
         tensors = torch.cat([_tensor(Path(item)) for item in given])[:limit]
@@ -41,6 +45,21 @@ def read_inputs(
         chosen = [Path(item) for item in given][:limit]
         return Inputs(pixels(chosen, model, name), None, None, None, [p.name for p in chosen])
     return _embedded(text_lines(given)[:limit], model, name, max_length)
+
+
+def expanded(item: str) -> list[str]:
+    """The files of a folder of images or of a pattern (images/*.png); else the item itself."""
+    if len(item) < 1000 and Path(item).is_dir():
+        inside = sorted(str(p) for p in Path(item).rglob("*") if p.suffix.lower() in IMAGES)
+        if not inside:
+            raise ValueError(f"there are no images in {item} ({', '.join(IMAGES)})")
+        return inside
+    if "*" in item and Path(item).suffix.lower() in (*IMAGES, *TENSORS):
+        found = sorted(glob.glob(item))
+        if not found:
+            raise ValueError(f"there are no files {item}")
+        return found
+    return [item]
 
 
 def text_lines(given: list[str]) -> list[str]:
@@ -71,20 +90,31 @@ def _text(path: Path) -> str:
 def _tensor(path: Path) -> torch.Tensor:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
+    try:
+        found = _loaded(path)
+    except Exception as error:  # each format has errors of its own
+        raise ValueError(f"cannot read a tensor from {path}: {error}") from None
+    if isinstance(found, dict) and len(found) == 1:
+        found = next(iter(found.values()))
+    if not isinstance(found, torch.Tensor) or found.ndim < 2:
+        raise ValueError(f"{path} must hold one tensor (batch, ...), not {_what(found)}")
+    return found
+
+
+def _loaded(path: Path) -> Any:
     if path.suffix == ".npy":
         return torch.from_numpy(np.load(path, allow_pickle=False))
     if path.suffix == ".pt":
-        found = torch.load(path, weights_only=True, map_location="cpu")
-    else:
-        from safetensors.torch import load_file
+        return torch.load(path, weights_only=True, map_location="cpu")
+    from safetensors.torch import load_file
 
-        tensors = load_file(path)
-        if len(tensors) != 1:
-            raise ValueError(f"{path} holds {len(tensors)} tensors; one is wanted")
-        found = next(iter(tensors.values()))
-    if not isinstance(found, torch.Tensor):
-        raise ValueError(f"{path} holds a {type(found).__name__}, not a tensor")
-    return found
+    return load_file(path)
+
+
+def _what(found: Any) -> str:
+    if isinstance(found, torch.Tensor):
+        return f"a tensor of shape {tuple(found.shape)}"
+    return f"{len(found)} tensors" if isinstance(found, dict) else f"a {type(found).__name__}"
 
 
 def pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
@@ -117,6 +147,8 @@ def tokenizer_of(name: str) -> Any:
         from transformers import AutoTokenizer
     except ImportError:
         raise ImportError("text needs transformers: pip install 'taut[hf]'") from None
+    if Path(name).is_dir() and not any((Path(name) / file).exists() for file in _VOCABULARIES):
+        raise ValueError(f"the folder {name} has no tokenizer ({', '.join(_VOCABULARIES)})")
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:

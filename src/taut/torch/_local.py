@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -17,13 +18,16 @@ from taut._checks import whole_number
 from taut.attention._spectral import FROBENIUS
 from taut.torch._domain import At
 from taut.torch._linearised import Linearised
+from taut.torch._numbers import Numbers
 from taut.torch._question import Question, agree, ask
 from taut.torch._run import Run
 
 SMALL = 1 << 11  # rows or columns of a derivative that is written out
 FITS = 1 << 27  # numbers in it, one gigabyte
 CHUNK = 32
-SLACK = 1e-8  # for rounding in float64: an estimate, generous next to the errors seen
+# For rounding in float64, relative and absolute: an estimate, generous next to the errors seen. The
+# second is for slopes that are left when large numbers cancel, as of saturated activations.
+SLACK, CANCELLED = 1e-8, 1e-12
 
 
 @torch.no_grad()
@@ -52,8 +56,14 @@ def local_lipschitz(
         side fails with a probability of at most ``failure``, whatever the network (theorem probe).
         ``"auto"`` takes the first where the derivative is small.
     directions, steps, failure, seed
-        Of the second method. More steps bring the sides together: they are within a factor
-        (1/t)^{1/2·steps} of each other and less, t = failure^{1/directions}·√(π/2).
+        Of the second method. ``failure`` is for each input. More steps bring the sides together,
+        about as (1/t)^(1/(2·steps)) with t = failure^(1/directions)·√(π/2).
+
+    Notes
+    -----
+    This is about the network in float64, as the rules compute it, with the derivative that autograd
+    takes at kinks (0 for ReLU at 0). Values far below 1 that are left when large numbers cancel,
+    as the slopes of saturated activations, are known to about 1e-12.
 
     Examples
     --------
@@ -66,6 +76,12 @@ def local_lipschitz(
     """
     if method not in ("auto", "jacobian", "probe"):
         raise ValueError(f"method must be auto, jacobian or probe, got {method!r}")
+    if context is not None and not isinstance(context, torch.Tensor):
+        raise TypeError("the context of local_lipschitz is fixed: give a tensor")
+    directions = whole_number(directions, name="directions", least=1)
+    steps = whole_number(steps, name="steps", least=1)
+    if not (isinstance(failure, float) and 0 < failure < 1):
+        raise ValueError(f"failure must be a probability in (0, 1), got {failure}")
     question, device = ask(module, At(inputs), context, mask, context_mask, "l2", seed)
     run = Run("l2", 0.0, device, dry=True)
     y = question.answer(run)
@@ -80,10 +96,6 @@ def local_lipschitz(
             method = "jacobian" if min(width, height) <= SMALL and fits else "probe"
         if method == "jacobian":
             return _exact(derivative, width, height)
-        directions = whole_number(directions, name="directions", least=1)
-        steps = whole_number(steps, name="steps", least=1)
-        if not 0 < failure < 1:
-            raise ValueError(f"failure must be a probability in (0, 1), got {failure}")
         return _probed(derivative, directions, steps, failure, seed)
 
 
@@ -109,12 +121,21 @@ def _exact(derivative: Linearised, width: int, height: int) -> Bound:
             found = derivative.pull(units, many=True)[0]
         parts.append(found.detach().flatten(2))
     rows = torch.cat(parts).transpose(0, 1)  # (batch, few, many)
-    gram = rows @ rows.mT
-    largest = torch.linalg.eigvalsh(gram)[:, -1].clamp(min=0.0).sqrt().cpu().numpy()
+    if not bool(torch.isfinite(rows).all()):
+        raise ValueError("the derivative overflows at these inputs")
+    scale = rows.abs().amax(dim=(1, 2), keepdim=True).clamp(min=1e-300)
+    unit = rows / scale  # so that squares neither overflow nor vanish
+    top = torch.linalg.eigvalsh(unit @ unit.mT)[:, -1].clamp(min=0.0).sqrt()
+    largest = (top * scale[:, 0, 0]).cpu().numpy()
     return Bound(
-        largest * (1 - SLACK), largest * (1 + SLACK), "exact", FROBENIUS, "at these inputs",
+        *_sides(largest, largest), "exact", FROBENIUS, "at these inputs",
         ("spectral",), largest,
     )  # fmt: skip
+
+
+def _sides(lower: Numbers, upper: Numbers) -> tuple[Numbers, Numbers]:
+    below = np.maximum(np.nan_to_num(lower) * (1 - SLACK) - CANCELLED, 0.0)
+    return below, np.nan_to_num(upper, nan=np.inf, posinf=np.inf) * (1 + SLACK) + CANCELLED
 
 
 def _probed(
@@ -141,6 +162,6 @@ def _probed(
     upper = torch.maximum(upper, lower)
     where = f"at these inputs, with probability 1 - {failure:g} over random directions"
     return Bound(
-        (lower * (1 - SLACK)).numpy(), (upper * (1 + SLACK)).numpy(), "bracket", FROBENIUS,
+        *_sides(lower.numpy(), upper.numpy()), "bracket", FROBENIUS,
         where, ("probe",),
     )  # fmt: skip

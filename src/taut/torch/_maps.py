@@ -135,7 +135,10 @@ class TokenMaps(Frame):
         fixed = self.tensor(constant)
         self.fits(x, fixed.shape[-1], "what is added")
         if fixed.shape[-2] not in (1, x.tokens):
-            raise ValueError(f"there are {fixed.shape[-2]} positions for {x.tokens} tokens")
+            raise ValueError(
+                f"the model has {fixed.shape[-2]} positions for {x.tokens} tokens: shorten the "
+                "inputs (--max-length on the command line)"
+            )
         centre = None if x.centre is None else x.centre + fixed
         far = float(fixed.norm(dim=-1).max()) * (1 + fixed.shape[-1] * _ROUND)
         size = plus(x.length, far)

@@ -27,7 +27,7 @@ def lower_bound(question: Question, bound: Bound) -> Bound:
     if not isinstance(question.domain, At):
         found = found.max(dim=0, keepdim=True).values
     # The products err by some thousand units in the last place at most.
-    slack = 1000 * torch.finfo(found.dtype).eps
+    slack = min(1000 * torch.finfo(found.dtype).eps, 0.5)
     values = (found.double() * (1 - slack)).clamp(min=0.0).cpu().numpy()
     if (values > bound.upper).any():
         raise RuntimeError(
@@ -51,7 +51,8 @@ def _largest(derivative: Linearised, question: Question) -> torch.Tensor:
             u[every, index] = pushed[every, index]
         else:
             size, u = pushed.flatten(1).norm(dim=1), pushed
-        best = torch.maximum(best, torch.nan_to_num(size.detach()))
+        # what overflows is no evidence
+        best = torch.maximum(best, torch.nan_to_num(size.detach(), nan=0.0, posinf=0.0))
         v = derivative.pull(u.detach())
     return best
 

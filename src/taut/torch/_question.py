@@ -234,12 +234,10 @@ def _compare(question: Question, points: list[torch.Tensor], centre: torch.Tenso
 def _accepted(module: nn.Module, rule: Rule, given: set[str]) -> None:
     """Refuse inputs that a rule does not know, and ask for those that it needs."""
     parameters = list(inspect.signature(rule.bound).parameters.values())[3:]
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return
     name = type(module).__name__
     known = {p.name for p in parameters}
-    if given - known:
+    if given - known and not any(p.kind is p.VAR_KEYWORD for p in parameters):
         raise TypeError(f"{name} takes no {' or '.join(sorted(given - known))}")
     for p in parameters:
-        if p.default is p.empty and p.name not in given:
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name not in given:
             raise TypeError(f"{name} needs {p.name}= as well")

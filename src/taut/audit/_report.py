@@ -1,0 +1,93 @@
+"""The report of an audit: one HTML file that needs nothing else, neither network nor scripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from taut.audit._figures import distributions, heat_maps
+from taut.audit._files import write_whole
+from taut.audit._findings import findings
+from taut.audit._record import Record
+from taut.audit._svg import standalone, style
+from taut.audit._tables import (
+    Table,
+    facts_table,
+    grid_table,
+    printable,
+    ranked_table,
+    worst_table,
+)
+
+
+def write_report(record: Record, file: Path) -> None:
+    """Write the report of a record: whole or not at all.
+
+    Parameters
+    ----------
+    record
+        Of an audit, complete or not.
+    file
+        To write; its folder must exist.
+    """
+    write_whole(html(record), file)
+
+
+def save_picture(record: Record, file: Path) -> None:
+    """Write the heat map of the mean constants in l2 as an SVG picture, for a README or a paper."""
+    if file.suffix.lower() != ".svg":
+        raise ValueError(f"the picture {str(file)!r} must end in .svg")
+    if not record.layers:
+        raise ValueError("there is nothing to draw: no attention was seen")
+    write_whole(standalone(heat_maps(record)[0].picture), file)
+
+
+def html(record: Record) -> str:
+    """The report of a record as text."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise ImportError("reports need jinja2: pip install 'taut[report]'") from None
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    return templates.get_template("report.html.j2").render(
+        record=record,
+        name=record.model.get("name") or "model",
+        style=style(),
+        summary=_summary(record),
+        findings=findings(record),
+        heat_maps=heat_maps(record),
+        distributions=distributions(record),
+        ranked=ranked_table(record),
+        worst=worst_table(record),
+        grid=grid_table(record),
+        missed=Table("Attention that was not seen", ["module", "operation"], record.missed),
+        facts=[
+            facts_table("Model", record.model),
+            facts_table("Data", {**record.data, "samples seen": record.samples}),
+            facts_table("Settings", record.settings),
+            facts_table("Versions", record.versions),
+        ],
+    )
+
+
+def _summary(record: Record) -> dict[str, str]:
+    """The few numbers on top."""
+    heads = [row for row in record.heads if row["rows"]]
+    rows = sum(row["rows"] for row in heads)
+    found = {
+        "samples": f"{record.samples:,}",
+        "layers": f"{len(record.layers):,}",
+        "heads": f"{len(record.heads):,}",
+        "rows of attention": f"{rows:,}",
+    }
+    if heads:
+        mean = sum(row["mean"] * row["rows"] for row in heads) / rows
+        found["mean constant in l2"] = f"{mean:.4f}"
+        found["largest constant in l2"] = f"{max(row['largest'] for row in heads):.4f}"
+    return found
