@@ -243,6 +243,7 @@ def test_a_stopped_audit_goes_on(folder, tmp_path):
     from taut.audit._command import Options, _begin, _work
     from taut.audit._data import Samples, read_samples
     from taut.audit._grid import EPSILONS, NORMS
+    from taut.audit._processes import Processes
     from taut.torch._load import load
 
     model = load(str(folder))
@@ -255,7 +256,8 @@ def test_a_stopped_audit_goes_on(folder, tmp_path):
     file = tmp_path / "b" / next((tmp_path / "a").iterdir()).name
     file.parent.mkdir()
     half = _begin(file, audit._run.describe(model, str(folder)), samples, options)
-    _work(audit.Auditor(model, half), Samples("text", lines[:2]), str(folder), options, file)
+    auditor = audit.Auditor(model, half)
+    _work(auditor, Samples("text", lines[:2]), str(folder), options, file, Processes(0, 1))
     half.complete = False
     half.save(file)
     done = command(
@@ -281,3 +283,50 @@ def test_bad_commands_say_why(arguments, words, folder, tmp_path):
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_two_processes_give_the_record_of_one(folder, tmp_path):
+    words = ["the cat sat", "the dog ran", "the cat", "dog", "the dog sat", "cat", "sat the dog"]
+    (tmp_path / "lines.txt").write_text("\n".join(words))
+    options = ["--data", "lines.txt", "--batch-size", "2", "--json"]
+    alone = json.loads(command(folder, *options, "--output-dir", "a", cwd=tmp_path).stdout)
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         "-m", "taut", "audit", str(folder), *options, "--output-dir", "b"],
+        capture_output=True, text=True, env=env, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    both = json.loads(done.stdout)
+    for key in ("samples", "complete", "tokens", "missed", "model", "data"):
+        assert both[key] == alone[key], key
+    for mine, theirs in zip(both["layers"], alone["layers"], strict=True):
+        for key in ("path", "counts", "maxima", "places", "histograms", "grid"):
+            assert mine[key] == theirs[key], key
+        for key in mine["sums"]:
+            assert mine["sums"][key] == pytest.approx(theirs["sums"][key], rel=1e-9)
+
+
+def test_records_are_compared(tmp_path):
+    model, inputs = tiny("bert")
+    audit.run(model, [inputs], norms=[]).save(tmp_path / "before.json")
+    with torch.no_grad():
+        model.encoder.layer[1].attention.self.query.weight *= 300
+    audit.run(model, [inputs], norms=[]).save(tmp_path / "after.json")
+    env = {**os.environ, "COLUMNS": "120"}
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "taut", "compare", *arguments],
+            capture_output=True, text=True, cwd=tmp_path, env=env, timeout=300,
+        )  # fmt: skip
+
+    done = run("before.json", "after.json")
+    assert done.returncode == 0, done.stderr
+    assert "encoder.layer.1" in done.stdout
+    heads = json.loads(run("before.json", "after.json", "--json").stdout)["heads"]
+    assert len(heads) == 8
+    assert all(head["change"] == 0 for head in heads[:4])
+    assert all(head["change"] != 0 for head in heads[4:])
+    assert "at least two" in run("before.json").stderr
+    assert "cannot read" in run("before.json", "none.json").stderr

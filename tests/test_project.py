@@ -51,6 +51,7 @@ LAYERS = (
     "audit",
     "__init__",
     "cli",
+    "__main__",
 )
 
 

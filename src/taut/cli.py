@@ -243,6 +243,22 @@ def report(
         raise typer.Exit(2) from None
 
 
+@app.command()
+def compare(
+    records: Annotated[list[Path], typer.Argument(help="JSON files of audits, two or more.")],
+    show: Annotated[int, typer.Option(help="Heads to list, those that changed most first.")] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare audits: models, or one model before and after training."""
+    try:
+        from taut.audit._command import compared
+
+        compared(records, show, as_json=json)
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        typer.echo(f"taut compare: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing

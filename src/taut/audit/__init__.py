@@ -5,6 +5,7 @@ what stands out in it. Needs PyTorch: ``pip install "taut[torch]"``.
 """
 
 from taut.audit._capture import Missed, Seen, capture
+from taut.audit._compare import Compared, compare
 from taut.audit._findings import Finding, findings
 from taut.audit._record import Layer, Record
 from taut.audit._report import save_picture, write_report
@@ -12,12 +13,14 @@ from taut.audit._run import Auditor, run
 
 __all__ = [
     "Auditor",
+    "Compared",
     "Finding",
     "Layer",
     "Missed",
     "Record",
     "Seen",
     "capture",
+    "compare",
     "findings",
     "run",
     "save_picture",

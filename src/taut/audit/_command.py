@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from taut.audit._compare import compare
 from taut.audit._data import Samples, batches, read_samples
 from taut.audit._findings import findings
+from taut.audit._processes import Processes, processes
 from taut.audit._record import Record
 from taut.audit._report import write_report
 from taut.audit._run import Auditor, describe
@@ -45,37 +47,44 @@ def run(name: str, options: Options) -> bool:
         if getattr(options, what) < 1:
             raise ValueError(f"--{what.replace('_', '-')} must be at least 1")
     samples = read_samples(options.data, options.limit)
-    file = _file(name, options)
-    model = load(
-        name,
-        dtype=options.dtype,
-        revision=options.revision,
-        trust_remote_code=options.trust_remote_code,
-    ).to(torch.device(options.device))
-    record = _begin(file, describe(model, name), samples, options)
-    auditor = Auditor(
-        model, record, norms=options.norms, epsilons=options.epsilons, seed=options.seed
-    )
-    try:
-        _work(auditor, samples, name, options, file)
-    except KeyboardInterrupt:
-        print(
-            f"\ntaut audit: stopped after {record.samples} of {len(samples.items)} samples; the "
-            "same command goes on from there",
-            file=sys.stderr,
+    with processes() as here:
+        file = _file(name, options)
+        own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
+        model = load(
+            name,
+            dtype=options.dtype,
+            revision=options.revision,
+            trust_remote_code=options.trust_remote_code,
+        ).to(torch.device(options.device))
+        record = _begin(own, describe(model, name), samples, options)
+        auditor = Auditor(
+            model, record, norms=options.norms, epsilons=options.epsilons, seed=options.seed
         )
-    record.save(file)
-    if not record.layers and not record.missed:
+        try:
+            _work(auditor, samples, name, options, own, here)
+        except KeyboardInterrupt:
+            print(
+                f"\ntaut audit: stopped after {record.samples} of {len(samples.items)} samples; "
+                "the same command goes on from there",
+                file=sys.stderr,
+            )
+        record.save(own)
+        whole = here.together(record)
+    if whole is None:
+        return True  # the first process shows the result
+    if own != file:
+        whole.save(file)
+    if not whole.layers and not whole.missed:
         raise ValueError("no attention was seen in this model")
     if options.as_json:
-        print(json.dumps(record.to_dict()))
+        print(json.dumps(whole.to_dict()))
     else:
-        show(record, options.show)
+        show(whole, options.show)
         print(f"record: {file}")
         page = file.with_suffix(".html")
-        write_report(record, page)
+        write_report(whole, page)
         print(f"report: {page}")
-    return record.complete
+    return whole.complete
 
 
 def _file(name: str, options: Options) -> Path:
@@ -94,6 +103,7 @@ def _begin(file: Path, model: dict[str, Any], samples: Samples, options: Options
         "dtype": options.dtype,
         "max_length": options.max_length,
         "limit": options.limit,
+        "batch_size": options.batch_size,
         "norms": [str(p) for p in options.norms],
         "epsilons": options.epsilons,
         "seed": options.seed,
@@ -111,35 +121,40 @@ def _begin(file: Path, model: dict[str, Any], samples: Samples, options: Options
     return old
 
 
-def _work(auditor: Auditor, samples: Samples, name: str, options: Options, file: Path) -> None:
-    """Batch by batch, saving now and then."""
+def _work(
+    auditor: Auditor,
+    samples: Samples,
+    name: str,
+    options: Options,
+    file: Path,
+    here: Processes,
+) -> None:
+    """The batches of this process, saving now and then."""
     record = auditor.record
     done = record.samples
     began = saved = time.monotonic()
-    total = len(samples.items)
+    size = options.batch_size
+    firsts = range(here.rank * size, len(samples.items), here.world * size)
+    total = sum(min(size, len(samples.items) - first) for first in firsts)
     for batch in batches(
-        samples, auditor.model, name,
-        size=options.batch_size, max_length=options.max_length, start=done,
+        samples, auditor.model, name, firsts[-(-done // size) :],
+        size=size, max_length=options.max_length,
     ):  # fmt: skip
         try:
             auditor.add(batch.inputs, tokens=batch.tokens, first=batch.first)
         except torch.OutOfMemoryError:
-            half = max(1, options.batch_size // 2)
-            raise ValueError(f"out of memory: try --batch-size {half}") from None
+            raise ValueError(f"out of memory: try --batch-size {max(1, size // 2)}") from None
         now = time.monotonic()
         if now - saved > SAVE_EVERY:
             record.save(file)
             saved = now
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and here.rank == 0:
             rate = (record.samples - done) / max(now - began, 1e-9)
             left = (total - record.samples) / rate
-            print(
-                f"\r{record.samples}/{total} samples, {rate:.1f}/s, {left:.0f} s left   ",
-                end="",
-                file=sys.stderr,
-            )
+            line = f"\r{record.samples}/{total} samples, {rate:.1f}/s, {left:.0f} s left   "
+            print(line, end="", file=sys.stderr)
     record.complete = True
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and here.rank == 0:
         print(file=sys.stderr)
 
 
@@ -234,3 +249,29 @@ def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
         cells += [f"{row['median']:.3f}", f"{row['largest']:.4f}", where]
         table.add_row(*map(Text, cells))
     return table
+
+
+def compared(files: list[Path], lines: int, *, as_json: bool) -> None:
+    """Records side by side: all heads as JSON, or those that changed most as a table."""
+    records = [Record.load(file) for file in files]
+    heads = compare(*records)
+    if as_json:
+        found = [{**head._asdict(), "change": head.change} for head in heads]
+        print(json.dumps({"records": [str(file) for file in files], "heads": found}))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    for file, record in zip(files, records, strict=True):
+        rows = [row for row in record.heads if row["rows"]]
+        mean = sum(row["mean"] for row in rows) / max(len(rows), 1)
+        print(f"{file}: {record.model['name']}, mean constant {mean:.4f} over {len(rows)} heads")
+    table = Table("layer", "head", title="Mean constants in l2, largest change first")
+    for file in files:
+        table.add_column(Text(file.stem), justify="right")
+    table.add_column("change", justify="right")
+    for head in sorted(heads, key=lambda head: -abs(head.change))[:lines]:
+        means = ["-" if mean is None else f"{mean:.4f}" for mean in head.means]
+        table.add_row(Text(head.layer), str(head.head), *means, f"{head.change:+.4f}")
+    Console().print(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,12 +49,18 @@ def read_samples(given: list[str], limit: int) -> Samples:
 
 
 def batches(
-    samples: Samples, model: nn.Module, name: str, *, size: int, max_length: int, start: int
+    samples: Samples,
+    model: nn.Module,
+    name: str,
+    firsts: Sequence[int],
+    *,
+    size: int,
+    max_length: int,
 ) -> Iterator[Batch]:
-    """The data from a sample on, in batches."""
+    """The batches that begin with these samples."""
     tokenizer = tokenizer_of(name) if samples.kind == "text" else None
     device = next(model.parameters()).device
-    for first in range(start, len(samples.items), size):
+    for first in firsts:
         part = samples.items[first : first + size]
         if tokenizer is None:
             images = pixels([Path(item) for item in part], model, name)

@@ -87,13 +87,17 @@ class Record:
         for theirs in other.layers:
             mine = self.layer(theirs.path, theirs.call, theirs.state.heads)
             mine.state.merge(theirs.state)
+            for h in range(mine.state.heads):  # the token goes with the place that has won
+                key = f"{mine.name}/{h}"
+                if (mine.state.places["two"][h] == theirs.state.places["two"][h]).all():
+                    self.tokens[key] = other.tokens.get(key, self.tokens.get(key, ""))
             if mine.grid is None:
                 mine.grid = theirs.grid
             elif theirs.grid is not None:
                 mine.grid.merge(theirs.grid)
         self.samples += other.samples
         self.missed = sorted({*self.missed, *other.missed})
-        self.tokens |= other.tokens
+        self.complete &= other.complete
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words."""

@@ -1,0 +1,56 @@
+"""Two or more records side by side: models, or one before and after training."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from taut.audit._record import Record
+
+
+class Compared(NamedTuple):
+    """One head in several records, or in those that have it."""
+
+    layer: str
+    head: int
+    means: list[float | None]
+    largest: list[float | None]
+
+    @property
+    def change(self) -> float:
+        """How far the mean moved from the first record to the last; 0 if one has it not."""
+        first, last = self.means[0], self.means[-1]
+        return 0.0 if first is None or last is None else last - first
+
+
+def compare(*records: Record) -> list[Compared]:
+    """Mean and largest constants of every head in each record, in the order of the models.
+
+    Heads are matched by the name of their layer and their number.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from taut import audit
+    >>> _ = torch.manual_seed(0)
+    >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    >>> before = audit.run(layer, [torch.randn(3, 5, 8)])
+    >>> after = audit.run(layer, [10 * torch.randn(3, 5, 8)])
+    >>> [head.change > 0 for head in compare(before, after)]
+    [True, True]
+    """
+    if len(records) < 2:
+        raise ValueError("compare takes at least two records")
+    rows: dict[tuple[str, int], list[dict[str, Any] | None]] = {}
+    for index, record in enumerate(records):
+        for row in record.heads:
+            key = (row["layer"], row["head"])
+            rows.setdefault(key, [None] * len(records))[index] = row if row["rows"] else None
+    return [
+        Compared(
+            layer,
+            head,
+            [None if row is None else row["mean"] for row in found],
+            [None if row is None else row["largest"] for row in found],
+        )
+        for (layer, head), found in rows.items()
+    ]
