@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +20,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Measure, bound and control how sensitive softmax and attention are.",
 )
+
+
+@contextmanager
+def _said(command: str) -> Iterator[None]:
+    """Say what is wrong in a line and leave with code 2; a reader who stops reading is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        typer.echo(f"taut {command}: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def _version(asked: bool) -> None:
@@ -80,14 +95,8 @@ def game(
     options = Options(
         tau, nash, method, tolerance, max_iterations, damping, plot, as_json=json, show=show
     )
-    try:
+    with _said("game"):
         reached = run(file, options)
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        typer.echo(f"taut game: {error}", err=True)
-        raise typer.Exit(2) from None
     raise typer.Exit(0 if reached else 3)
 
 
@@ -146,7 +155,7 @@ def certify(
     Models of text are bounded from their word embeddings, models of images from the pixels. The
     exit code is 0, or 2 if the input is wrong or a module has no rule.
     """
-    try:
+    with _said("certify"):
         from taut.torch._command import Options, run
 
         options = Options(
@@ -154,12 +163,6 @@ def certify(
             limit, max_length, seed, depth, as_json=json, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         run(model, options)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        typer.echo(f"taut certify: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 @app.command()
@@ -198,7 +201,7 @@ def audit(
     Ctrl-C leaves a valid record of what was seen, and the same command goes on from there. The exit
     code is 0, 3 if not all of the data was seen, and 2 if the input is wrong.
     """
-    try:
+    with _said("audit"):
         from taut.audit._command import Options, run
         from taut.audit._grid import EPSILONS, NORMS
 
@@ -208,12 +211,6 @@ def audit(
             trust_remote_code=trust_remote_code,
         )  # fmt: skip
         complete = run(model, options)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        typer.echo(f"taut audit: {error}", err=True)
-        raise typer.Exit(2) from None
     raise typer.Exit(0 if complete else 3)
 
 
@@ -228,7 +225,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of an audit: one HTML file that works offline."""
-    try:
+    with _said("report"):
         from taut.audit import Record, save_picture, write_report
 
         found = Record.load(record)
@@ -238,9 +235,6 @@ def report(
         if picture is not None:
             save_picture(found, picture)
             typer.echo(f"picture: {picture}")
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        typer.echo(f"taut report: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 @app.command()
@@ -250,13 +244,10 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare audits: models, or one model before and after training."""
-    try:
+    with _said("compare"):
         from taut.audit._command import compared
 
         compared(records, show, as_json=json)
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        typer.echo(f"taut compare: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 def main() -> None:
