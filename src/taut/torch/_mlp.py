@@ -27,8 +27,8 @@ class MlpMaps(TokenMaps):
     ) -> Region:
         """Linear, activation, linear (theorem mlp-split).
 
-        With slopes in [a, b], φ is (a + b)/2 times the identity and something of constant
-        (b − a)/2, so c‖W₂W₁‖ + h‖W₂‖‖W₁‖ with c = |a + b|/2 and h = (b − a)/2.
+        With slopes from a to b, φ is c = (a + b)/2 times the identity and something of constant
+        h = (b − a)/2, so the whole has the constant ``|c|·‖W₂W₁‖ + h·‖W₂‖·‖W₁‖``.
         """
         act = function if isinstance(function, Activation) else self.known(function)
         (w1, b1), (w2, b2) = first, second
