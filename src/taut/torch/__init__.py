@@ -10,7 +10,7 @@ try:
 except ImportError:
     raise ImportError("taut.torch needs PyTorch: pip install 'taut[torch]'") from None
 
-from taut.torch import _hf_decoders, _hf_encoders, _hf_seq2seq, _hf_vision, _nn  # noqa: F401  (rules)
+from taut.torch import _hf_bart, _hf_decoders, _hf_encoders, _hf_t5, _hf_vision, _nn  # noqa: F401  (rules)
 from taut.torch._activations import Activation
 from taut.torch._certificate import Certificate
 from taut.torch._certify import certify
