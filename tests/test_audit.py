@@ -330,3 +330,22 @@ def test_records_are_compared(tmp_path):
     assert all(head["change"] != 0 for head in heads[4:])
     assert "at least two" in run("before.json").stderr
     assert "cannot read" in run("before.json", "none.json").stderr
+
+
+def test_records_and_versions_are_listed(tmp_path):
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "taut", *map(str, arguments)],
+            capture_output=True, text=True, cwd=tmp_path, timeout=300,
+        )  # fmt: skip
+
+    model, inputs = tiny("bert")
+    audit.run(model, [inputs], name="tiny", norms=[]).save(tmp_path / "a.json")
+    (tmp_path / "other.json").write_text("{}")
+    assert run("ls", tmp_path).stdout == f"{tmp_path / 'a.json'}: tiny, 2 samples, complete\n"
+    assert "no folder" in run("ls", "nowhere").stderr
+    (tmp_path / "empty").mkdir()
+    assert "no audits" in run("ls", "empty").stdout
+    versions = run("env").stdout
+    for name in ("python", "taut", "numpy", "torch"):
+        assert f"{name} " in versions

@@ -250,6 +250,32 @@ def compare(
         compared(records, show, as_json=json)
 
 
+@app.command("ls")
+def list_records(
+    folder: Annotated[Path, typer.Argument(help="Where audits were kept.")] = Path("taut-audit"),
+) -> None:
+    """List the audits in a folder."""
+    with _said("ls"):
+        from taut.audit._command import listed
+
+        listed(folder)
+
+
+@app.command()
+def env() -> None:
+    """Say which versions of taut and of what it works with are installed."""
+    import platform
+    from importlib import metadata
+
+    typer.echo(f"python {platform.python_version()}, {platform.platform()}")
+    known = ("taut", "numpy", "numba", "torch", "transformers", "safetensors", "jax", "jinja2")
+    for name in known:
+        try:
+            typer.echo(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            typer.echo(f"{name} is not installed")
+
+
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing

@@ -275,3 +275,20 @@ def compared(files: list[Path], lines: int, *, as_json: bool) -> None:
         means = ["-" if mean is None else f"{mean:.4f}" for mean in head.means]
         table.add_row(Text(head.layer), str(head.head), *means, f"{head.change:+.4f}")
     Console().print(table)
+
+
+def listed(folder: Path) -> None:
+    """The records in a folder, a line each; what is none is passed over."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
+    found = 0
+    for file in sorted(folder.glob("*.json")):
+        try:
+            record = Record.load(file)
+        except ValueError:
+            continue
+        found += 1
+        state = "complete" if record.complete else "partial"
+        print(f"{file}: {record.model['name']}, {record.samples} samples, {state}")
+    if not found:
+        print(f"no audits in {folder}")

@@ -35,7 +35,7 @@ def compare(*records: Record) -> list[Compared]:
     >>> layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     >>> before = audit.run(layer, [torch.randn(3, 5, 8)])
     >>> after = audit.run(layer, [10 * torch.randn(3, 5, 8)])
-    >>> [head.change > 0 for head in compare(before, after)]
+    >>> [head.change < 0 for head in compare(before, after)]  # one key gets all the weight
     [True, True]
     """
     if len(records) < 2:
