@@ -13,6 +13,7 @@ import torch
 from taut.audit._compare import compare
 from taut.audit._data import Samples, batches, read_samples
 from taut.audit._findings import findings
+from taut.audit._names import pattern, short_names
 from taut.audit._processes import Processes, processes
 from taut.audit._record import Record
 from taut.audit._report import write_report
@@ -166,32 +167,16 @@ def show(record: Record, lines: int) -> None:
     state = "" if record.complete else " (partial)"
     print(f"{record.model['name']}: {record.samples} samples{state}.")
     print("Softmax is 1/2-Lipschitz in l2: no constant below can be larger.")
-    common, names = shortened([layer.name for layer in record.layers])
-    if common:
-        print(f"Layers are {common}")
+    full = [layer.name for layer in record.layers]
+    names = dict(zip(full, short_names(full), strict=True))
+    if pattern(full):
+        print(f"Layers are {pattern(full)}")
     console.print(_layers(record, names))
     console.print(_heads(record, names, lines))
     if any(layer.grid is not None and layer.grid.rows for layer in record.layers):
         console.print(_grid(record))
     for finding in findings(record):
         print(f"- {finding.text} {finding.advice}".rstrip())
-
-
-def shortened(names: list[str]) -> tuple[str, dict[str, str]]:
-    """What all names have in common, with a star for the rest, and the rest of each."""
-    if len(names) < 2:
-        return "", {name: name for name in names}
-    parts = [name.split(".") for name in names]
-    shortest = min(map(len, parts)) - 1  # something must be left of each
-    front = back = 0
-    while front < shortest and len({p[front] for p in parts}) == 1:
-        front += 1
-    while back < shortest - front and len({p[-1 - back] for p in parts}) == 1:
-        back += 1
-    if front + back == 0:
-        return "", {name: name for name in names}
-    rest = {name: ".".join(p[front : len(p) - back]) for name, p in zip(names, parts, strict=True)}
-    return ".".join([*parts[0][:front], "*", *parts[0][len(parts[0]) - back :]]), rest
 
 
 def _layers(record: Record, names: dict[str, str]) -> Any:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from taut.audit._head_state import LIMIT
+from taut.audit._names import short_names
 from taut.audit._record import Record
-from taut.audit._svg import draw_bars, draw_cells, short_names
+from taut.audit._svg import draw_bars, draw_cells
 from taut.audit._tables import (
     Array,
     Table,

@@ -50,15 +50,6 @@ def _rules(stops: Sequence[str], *, ink: str, faint: str, bar: str, limit: str) 
     )
 
 
-def short_names(names: Sequence[str]) -> list[str]:
-    """Names without the parts that all of them share: ``layer 0`` for ``encoder.layer.0.self``."""
-    parts = [name.split(".") for name in names]
-    if len(names) > 1 and len({len(part) for part in parts}) == 1:
-        differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
-        parts = [[p for p, own in zip(part, differs, strict=True) if own] for part in parts]
-    return [f"layer {name}" if name.isdigit() else name for name in map(".".join, parts)]
-
-
 def draw_cells(
     values: Array, labels: Sequence[str], *, title: str, end: float, limit: bool = False
 ) -> str:

@@ -94,7 +94,6 @@ def certified_radius(
     steps = whole_number(steps, name="steps", least=1)
     here = certify(module, At(inputs), mask=mask, measure=False)
     ahead, pairs, predicted = _margins(here)
-    tried = here
     limit = _allowed(here, ahead, pairs, rounding)
     low, high = np.zeros_like(limit), limit
     radius = limit / 2
