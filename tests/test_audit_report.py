@@ -20,6 +20,7 @@ pytest.importorskip("torch")
 pytest.importorskip("jinja2")
 
 from taut.audit import Record, findings
+from taut.audit._head_state import HeadState
 from taut.audit._report import html, save_picture, write_report
 from taut.audit._tables import COLUMNS
 
@@ -41,7 +42,7 @@ def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
         values |= {"evenness": share, "top": 1 - share, "first": share**2}
         values |= {"range": 30 * share, "score": 9 * share}
         kept = np.ones(shape, dtype=bool)
-        record.layer(name, 1, heads).state.add(values, np.arange(2), kept, ~kept)
+        record.layer(name, 1, HeadState(heads)).state.add(values, np.arange(2), kept, ~kept)
         record.tokens |= {f"{name}/{h}": f" token{h}" for h in range(heads)}
     record.samples, record.complete = 2, True
     return record
@@ -139,7 +140,7 @@ def test_the_distributions_hold_every_row_once(record):
         assert [int(cell) for cell in line[1:]] == [bins[i : i + 8].sum() for i in range(0, 200, 8)]
     heads = page.tables["Rows by constant: The 6 most sensitive heads"][1:]
     assert [sum(map(int, line[1:])) for line in heads] == [row["rows"] for row in record.ranked]
-    assert page.text.count("limit ½") == 6  # four heat maps of constants, two of distributions
+    assert page.text.count("limit ½") == 7  # heat maps of constants, distributions, one of curves
 
 
 def test_everything_else_that_is_known_is_said(record):
@@ -163,21 +164,21 @@ def test_a_partial_record_and_missed_attention_say_so(record):
 
 
 def test_records_without_rows_or_layers_make_a_report(record, tmp_path):
-    record.layer("empty", 1, 2)
+    record.layer("empty", 1, HeadState(2))
     assert Page(html(record)).tables["Mean constant in l2"][-1] == ["empty", DASH, DASH, DASH]
     nothing = Record({}, {}, {})
     assert "No attention was seen" in Page(html(nothing)).text
     with pytest.raises(ValueError, match="nothing to draw"):
         save_picture(nothing, tmp_path / "a.svg")
     only_empty = Record({}, {}, {})
-    only_empty.layer("empty", 1, 2)
+    only_empty.layer("empty", 1, HeadState(2))
     assert "empty" in Page(html(only_empty)).text
 
 
 def test_text_of_models_and_data_is_harmless():
     text = html(hostile())
     page = Page(text)
-    allowed = {"rect", "svg", "line", "text"} | {"html", "head", "body", "meta", "link", "title"}
+    allowed = {"rect", "svg", "line", "text", "polyline", "path"} | {"html", "head", "body", "meta", "link", "title"}
     allowed |= {"style", "header", "nav", "main", "section", "h1", "h2", "h3", "p", "strong", "em"}
     allowed |= {"div", "dl", "dt", "dd", "ul", "ol", "li", "a", "figure", "figcaption", "details"}
     allowed |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td"}
@@ -210,7 +211,7 @@ def test_a_screen_reader_finds_its_way(record):
     assert all(b - a <= 1 for a, b in pairwise(levels))
     assert all(a.get("scope") for tag, a in page.tags if tag == "th")
     pictures = [a for tag, a in page.tags if tag == "svg"]
-    assert len(pictures) == sum(tag == "figure" for tag, _ in page.tags) == 10
+    assert len(pictures) == sum(tag == "figure" for tag, _ in page.tags) == 12
     assert all(a["role"] == "img" and a["aria-label"] for a in pictures)
     assert "" not in page.tables  # every table has a caption
     ids = [a["id"] for _, a in page.tags if "id" in a]
@@ -313,3 +314,32 @@ def test_a_phone_needs_no_scrolling_sideways(make, tmp_path):
     assert found is not None
     needed, given = json.loads(found[1])
     assert 300 < needed <= given
+
+
+def test_the_curves_are_those_of_the_record():
+    torch = pytest.importorskip("torch")
+    from taut import audit
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    found = audit.run(layer, [3 * torch.randn(4, 6, 8)], norms=[1, 1.5, 2, float("inf")], logits=2)
+    page = Page(html(found))
+    state, grid = found.layers[0].state, found.layers[0].grid
+    table = {line[0]: line[1:] for line in page.tables["Constants against the exponent p"]}
+    largest = [state.maxima[name].max() for name in ("one", "l1.5", "two", "one")]
+    assert table["largest of all rows"] == [f"{value:.4f}" for value in largest]
+    for j, p in enumerate(("1", "1.5", "2", "∞")):
+        table = {x[0]: x[1:] for x in page.tables[f"Constants in l{p} against the step size"]}
+        assert table["random directions"] == [f"{value:.4f}" for value in grid.random[:, j]]
+        assert table["worst directions"] == [f"{value:.4f}" for value in grid.worst[:, j]]
+    logits = dict(page.tables["Softmax of the logits"][1:])
+    assert logits["rows"] == "24"
+    assert logits["largest"] == f"{found.predictions['largest']:.4f}"
+
+
+def test_a_notebook_shows_the_record():
+    shown = hostile()._repr_html_()
+    assert "<script" not in shown
+    assert shown.count("<img") == 1
+    assert shown.count("<tr>") == 11
+    assert Record({}, {}, {})._repr_html_().startswith("<p>")

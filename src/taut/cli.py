@@ -165,29 +165,83 @@ def certify(
         run(model, options)
 
 
+def _config(context: typer.Context, file: Path | None) -> Path | None:
+    """Options from a file: they take the place of the defaults, and what is typed goes before."""
+    if file is None:
+        return None
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        read = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {file}: {error.strerror}") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"{file} is no TOML: {error}") from None
+    known = {parameter.name for parameter in context.command.params} - {"config"}
+    given = {key.replace("-", "_"): value for key, value in read.items()}
+    if unknown := sorted(set(given) - known):
+        raise typer.BadParameter(f"{file} has unknown options: {', '.join(unknown)}")
+    context.default_map = given
+    return file
+
+
+def _numbers(text: str, what: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--{what} must be numbers with commas between, got {text!r}") from None
+
+
 @app.command()
 def audit(
     model: Annotated[
-        str, typer.Argument(help="A folder or Hub id of Hugging Face, or module:function.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A folder or Hub id of Hugging Face, a .gguf file, or module:function; the small "
+            "models that ship with taut if not given.",
+            show_default=False,
+        ),
+    ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="Text, a text file (one sample a line), images or a folder of images."),
+        typer.Option(
+            help="Text, a text file (one sample a line), images or a folder of them, .wav files, "
+            "a table (.jsonl, .csv, .parquet), or a data set of the Hub "
+            "(hf:name:configuration:split)."
+        ),
     ] = None,
+    column: Annotated[str | None, typer.Option(help="Of a table: where its samples are.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float16, bfloat16, float32, float64.")] = "auto",
-    device: Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")] = "cpu",
+    device: Annotated[
+        str, typer.Option(help="cpu, cuda, cuda:1, ..., or auto: spread over all there are.")
+    ] = "cpu",
     batch_size: Annotated[int, typer.Option(help="Samples at a time.")] = 8,
     max_length: Annotated[int, typer.Option(help="Tokens of a sample at most.")] = 256,
     limit: Annotated[int, typer.Option(help="Samples at most.")] = 256,
     p: Annotated[
-        list[float] | None, typer.Option(help="Exponents of the empirical constants.")
-    ] = None,
-    epsilon: Annotated[
-        list[float] | None, typer.Option(help="Step sizes of the empirical constants.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the rows and directions they are taken on.")] = 0,
+        str, typer.Option(help="Exponents: exact constants for 1, 2, inf, bounds for others.")
+    ] = "1,2,4,inf",
+    epsilons: Annotated[
+        str, typer.Option(help="Step sizes of empirical constants; empty for none.")
+    ] = "1e-3,1e-2,1e-1,1",
+    threshold: Annotated[
+        float, typer.Option(help="Count the rows whose constant in l2 is at least this.")
+    ] = 0.45,
+    logits: Annotated[
+        bool, typer.Option("--logits", help="Also measure the final logits of the model.")
+    ] = False,
+    scale: Annotated[
+        float, typer.Option(help="With --logits: the inverse temperature they are multiplied with.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(help="Of the rows and directions of empirical ones.")] = 0,
     revision: Annotated[str | None, typer.Option(help="Of a model of the Hub.")] = None,
     output_dir: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("taut-audit"),
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Options from a TOML file.", callback=_config, is_eager=True),
+    ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the record as one JSON object.")
     ] = False,
@@ -203,12 +257,11 @@ def audit(
     """
     with _said("audit"):
         from taut.audit._command import Options, run
-        from taut.audit._grid import EPSILONS, NORMS
 
         options = Options(
-            data or [], dtype, device, batch_size, max_length, limit, p or list(NORMS),
-            epsilon or list(EPSILONS), seed, revision, output_dir, as_json=json, show=show,
-            trust_remote_code=trust_remote_code,
+            data or [], column, dtype, device, batch_size, max_length, limit, _numbers(p, "p"),
+            _numbers(epsilons, "epsilons"), threshold, scale if logits else None, seed, revision,
+            output_dir, as_json=json, show=show, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         complete = run(model, options)
     raise typer.Exit(0 if complete else 3)
@@ -245,7 +298,7 @@ def compare(
 ) -> None:
     """Compare audits: models, or one model before and after training."""
     with _said("compare"):
-        from taut.audit._command import compared
+        from taut.audit._show import compared
 
         compared(records, show, as_json=json)
 
@@ -256,7 +309,7 @@ def list_records(
 ) -> None:
     """List the audits in a folder."""
     with _said("ls"):
-        from taut.audit._command import listed
+        from taut.audit._show import listed
 
         listed(folder)
 

@@ -18,6 +18,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from taut.audit._product import Product, Products
+
 _ATEN = torch.ops.aten
 _FUSED = re.compile(r"attention|attn|transformer_encoder")
 # What may happen to weights between the softmax and the product with the values.
@@ -31,6 +33,7 @@ class Seen(NamedTuple):
     scores: torch.Tensor  # what went in, the keys last
     weights: torch.Tensor  # what came out, laid out alike
     dim: int  # along which it was taken, counted from the front
+    product: Product | None = None  # the keys that the scores came from, where this is known
 
 
 class Missed(NamedTuple):
@@ -51,6 +54,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.visit = visit
         self.path = [""]
         self.missed: list[Missed] = []
+        self._products = Products()
         # By storage: what was seen, emptied once visited, and the tensor, so that it stays alive.
         self._flow: dict[int, tuple[list[Seen], torch.Tensor]] = {}
 
@@ -64,6 +68,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if parts is not NotImplemented:
                 return parts
         result = function(*args, **kwargs)
+        self._products.note(function, args, kwargs, result)
         self._note(function, args, result)
         return result
 
@@ -73,7 +78,9 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if packet in (_ATEN._softmax, _ATEN._safe_softmax):
             dim = args[1] % args[0].ndim
             scores, weights = (t.detach().movedim(dim, -1) for t in (args[0], first))
-            seen = Seen(self.path[-1], scores, weights, dim)
+            last = dim == args[0].ndim - 1
+            product = self._products.of(args[0]) if last else None
+            seen = Seen(self.path[-1], scores, weights, dim, product)
             self._flow[_storage(first)] = ([seen], first)
         elif packet in (_ATEN.bmm, _ATEN.mm):
             for factor in args[:2]:

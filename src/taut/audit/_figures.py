@@ -59,6 +59,12 @@ QUANTITIES = (
     ),
     Quantity("top", "Largest weight", "Mean over the rows: 1 is one key only.", 1.0),
     Quantity("first", "Weight of the first key", "Mean over the rows; an attention sink.", 1.0),
+    Quantity(
+        "affinity",
+        "Affinity bound",
+        "Change of the weights in l2 for a change of the query by 1, at most; whatever the mask.",
+        None,
+    ),
 )
 
 
@@ -76,7 +82,7 @@ def _cells(record: Record, key: str) -> Array:
     values = np.full((len(sizes), max(sizes)), np.nan)
     there = np.arange(max(sizes)) < np.array(sizes)[:, None]
     values[there] = [row[key] if row["rows"] else np.nan for row in record.heads]
-    return values
+    return np.where(np.isinf(values), np.nan, values)
 
 
 def _heat_map(quantity: Quantity, values: Array, names: list[str]) -> Figure:

@@ -6,6 +6,8 @@ where they are equal, so that the order of the data does not matter.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,23 +17,49 @@ LIMIT = 0.5  # no constant of softmax exceeds it
 NEAR = 0.9  # share of the limit from which on a row counts as near it
 Array = np.ndarray[Any, np.dtype[Any]]
 
-COUNTS = ("rows", "hidden", "broken", "near")  # of rows: measured, seeing nothing, NaN, near ½
+# Of rows: measured, seeing nothing, NaN, at or above the threshold.
+COUNTS = ("rows", "hidden", "broken", "above")
 SUMS = ("two", "one", "entropy", "evenness", "top", "first")
 MAXIMA = ("two", "one", "range", "score")
-HISTOGRAMS = ("two", "top", "evenness")  # each of them in [0, 1] after scaling
+HISTOGRAMS = {"two": LIMIT, "one": LIMIT, "top": 1.0, "evenness": 1.0}  # with their largest values
+
+
+def series(p: float) -> str:
+    """The name under which constants in l_p are kept: exact ones for 1, 2 and ∞, else bounds."""
+    return {1.0: "one", 2.0: "two", math.inf: "one"}.get(p, f"l{p:g}")
 
 
 class HeadState:
-    """Statistics of the heads of one layer."""
+    """Statistics of the heads of one layer.
 
-    def __init__(self, heads: int) -> None:
-        self.heads = heads
-        self.counts = {name: np.zeros(heads, dtype=np.int64) for name in COUNTS}
-        self.sums = {name: np.zeros(heads) for name in SUMS}
-        self.maxima = {name: np.full(heads, -np.inf) for name in MAXIMA}
+    Parameters
+    ----------
+    heads
+        How many.
+    norms
+        Exponents besides 1, 2 and ∞ whose upper bounds are kept too.
+    threshold
+        Rows whose constant in l2 is at least this are counted.
+    """
+
+    def __init__(
+        self, heads: int, norms: Sequence[float] = (), threshold: float = NEAR * LIMIT
+    ) -> None:
+        self.heads, self.threshold = heads, threshold
+        self.norms = tuple(p for p in norms if series(p) not in SUMS)
+        more = tuple(series(p) for p in self.norms)
+        tops = {**HISTOGRAMS, **dict.fromkeys(more, LIMIT)}
+        self.tops = tops
+        self.counts: dict[str, Array] = {n: np.zeros(heads, dtype=np.int64) for n in COUNTS}
+        self.sums: dict[str, Array] = {name: np.zeros(heads) for name in SUMS + more}
+        self.maxima = {name: np.full(heads, -np.inf) for name in MAXIMA + more}
         # Where each maximum was: sample, query.
-        self.places = {name: np.full((heads, 2), -1, dtype=np.int64) for name in MAXIMA}
-        self.histograms = {name: np.zeros((heads, BINS), dtype=np.int64) for name in HISTOGRAMS}
+        self.places = {name: np.full((heads, 2), -1, dtype=np.int64) for name in self.maxima}
+        self.histograms: dict[str, Array] = {
+            name: np.zeros((heads, BINS), dtype=np.int64) for name in tops
+        }
+        # The largest affinity bound; infinite where the keys were not known.
+        self.affinity = np.zeros(heads)
 
     def add(self, values: dict[str, Array], samples: Array, kept: Array, broken: Array) -> None:
         """Take in rows: ``values`` are (samples, heads, queries), ``kept`` says which count."""
@@ -43,16 +71,14 @@ class HeadState:
             if not keep.any():
                 continue
             picked = {name: value[:, h][keep] for name, value in values.items()}
-            self.counts["near"][h] += int((picked["two"] >= NEAR * LIMIT).sum())
-            for name in SUMS:
+            self.counts["above"][h] += int((picked["two"] >= self.threshold).sum())
+            for name in self.sums:
                 self.sums[name][h] += float(picked[name].sum(dtype=np.float64))
             sample, query = np.nonzero(keep)
-            for name in MAXIMA:
+            for name in self.maxima:
                 self._raise(name, h, picked[name], samples[sample], query)
-            scaled = {"two": picked["two"] / LIMIT, "top": picked["top"]}
-            scaled["evenness"] = picked["evenness"]
-            for name in HISTOGRAMS:
-                cells = np.minimum((scaled[name] * BINS).astype(np.int64), BINS - 1)
+            for name, end in self.tops.items():
+                cells = np.minimum((picked[name] * (BINS / end)).astype(np.int64), BINS - 1)
                 self.histograms[name][h] += np.bincount(cells, minlength=BINS)[:BINS]
 
     def _raise(self, name: str, h: int, values: Array, samples: Array, queries: Array) -> None:
@@ -70,17 +96,21 @@ class HeadState:
         """Take in what another process has seen."""
         if other.heads != self.heads:
             raise ValueError(f"cannot merge {other.heads} heads into {self.heads}")
-        for name in COUNTS:
-            self.counts[name] += other.counts[name]
-        for name in SUMS:
-            self.sums[name] += other.sums[name]
-        for name in HISTOGRAMS:
-            self.histograms[name] += other.histograms[name]
-        for name in MAXIMA:
+        if (other.norms, other.threshold) != (self.norms, self.threshold):
+            raise ValueError("cannot merge records of other norms or another threshold")
+        for mine, theirs in (
+            (self.counts, other.counts),
+            (self.sums, other.sums),
+            (self.histograms, other.histograms),
+        ):
+            for name in mine:
+                mine[name] += theirs[name]
+        self.affinity = np.maximum(self.affinity, other.affinity)
+        for name in self.maxima:
             for h in range(self.heads):
-                mine = (-self.maxima[name][h], *self.places[name][h])
-                theirs = (-other.maxima[name][h], *other.places[name][h])
-                if theirs < mine:
+                here = (-self.maxima[name][h], *self.places[name][h])
+                there = (-other.maxima[name][h], *other.places[name][h])
+                if there < here:
                     self.maxima[name][h] = other.maxima[name][h]
                     self.places[name][h] = other.places[name][h]
 
@@ -89,34 +119,43 @@ class HeadState:
         counts = np.cumsum(self.histograms[name], axis=1)
         wanted = np.ceil(share * counts[:, -1:]).clip(1)
         cell = np.argmax(counts >= wanted, axis=1)
-        return np.where(counts[:, -1] > 0, (cell + 1) / BINS, np.nan)
+        return np.where(counts[:, -1] > 0, self.tops[name] * (cell + 1) / BINS, np.nan)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers for JSON; a maximum of nothing is null."""
         return {
             "heads": self.heads,
-            "counts": {name: value.tolist() for name, value in self.counts.items()},
-            "sums": {name: value.tolist() for name, value in self.sums.items()},
-            "maxima": {
-                name: [v if np.isfinite(v) else None for v in value.tolist()]
-                for name, value in self.maxima.items()
-            },
-            "places": {name: value.tolist() for name, value in self.places.items()},
-            "histograms": {name: value.tolist() for name, value in self.histograms.items()},
+            "norms": list(self.norms),
+            "threshold": self.threshold,
+            "counts": _lists(self.counts),
+            "sums": _lists(self.sums),
+            "maxima": {name: _finite(value) for name, value in self.maxima.items()},
+            "places": _lists(self.places),
+            "histograms": _lists(self.histograms),
+            "affinity": _finite(self.affinity),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HeadState:
         """The state that :meth:`to_dict` wrote."""
-        state = cls(int(data["heads"]))
-        for name in COUNTS:
-            state.counts[name] = np.asarray(data["counts"][name], dtype=np.int64)
-        for name in SUMS:
-            state.sums[name] = np.asarray(data["sums"][name], dtype=np.float64)
-        for name in MAXIMA:
-            found = [-np.inf if v is None else v for v in data["maxima"][name]]
-            state.maxima[name] = np.asarray(found, dtype=np.float64)
-            state.places[name] = np.asarray(data["places"][name], dtype=np.int64).reshape(-1, 2)
-        for name in HISTOGRAMS:
-            state.histograms[name] = np.asarray(data["histograms"][name], dtype=np.int64)
+        state = cls(int(data["heads"]), data["norms"], data["threshold"])
+        for name in ("counts", "sums", "places", "histograms"):
+            kept = getattr(state, name)
+            for key, old in kept.items():
+                kept[key] = np.asarray(data[name][key], dtype=old.dtype).reshape(old.shape)
+        for key in state.maxima:
+            state.maxima[key] = _numbers(data["maxima"][key], -np.inf)
+        state.affinity = _numbers(data["affinity"], np.inf)
         return state
+
+
+def _lists(arrays: dict[str, Array]) -> dict[str, Any]:
+    return {name: value.tolist() for name, value in arrays.items()}
+
+
+def _finite(values: Array) -> list[float | None]:
+    return [v if np.isfinite(v) else None for v in values.tolist()]
+
+
+def _numbers(values: list[float | None], missing: float) -> Array:
+    return np.array([missing if v is None else v for v in values], dtype=np.float64)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from taut._bound import Bound
 from taut._lipschitz import local_lipschitz
+from taut.audit._head_state import LIMIT, series
 from taut.audit._layout import Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,10 +27,12 @@ class Measured(NamedTuple):
 
 
 @torch.no_grad()
-def measure(rows: Rows, real: torch.Tensor | None) -> Measured:
+def measure(rows: Rows, real: torch.Tensor | None, norms: Sequence[float] = ()) -> Measured:
     """Exact constants, entropy, largest weight and range of scores of every row.
 
-    ``real`` is False for queries that are padding, (samples, queries).
+    ``real`` is False for queries that are padding, (samples, queries). For other ``norms`` than 1,
+    2 and ∞ there is an upper bound of every row (theorem local-p-bracket); the constant in l2 is
+    below it, as no norm of a symmetric matrix is smaller.
     """
     scores = rows.scores.float() if rows.scores.dtype != torch.float64 else rows.scores
     weights = rows.weights.to(scores.dtype)
@@ -54,11 +59,20 @@ def measure(rows: Rows, real: torch.Tensor | None) -> Measured:
         "range": torch.where(kept, top - lowest, 0.0),
         "score": torch.where(kept, top, 0.0),
     }
+    for p in norms:
+        values[series(p)] = _upper(one, two, p)
     return Measured(
         {name: value.cpu().numpy() for name, value in values.items()},
         kept.cpu().numpy(),
         broken.cpu().numpy(),
     )
+
+
+def _upper(one: Bound, two: Bound, p: float) -> torch.Tensor:
+    """‖M‖₁^θ‖M‖₂^(1−θ) with θ = |1 − 2/p|, rounded up; never above ½."""
+    share = abs(1 - 2 / p)
+    found: torch.Tensor = one.upper.double() ** share * two.upper.double() ** (1 - share)
+    return (found * (1 + 1e-12)).clamp(max=LIMIT)
 
 
 def _clean(visible: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:

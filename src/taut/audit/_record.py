@@ -12,9 +12,9 @@ import numpy as np
 
 from taut.audit._files import write_whole
 from taut.audit._grid import Grid
-from taut.audit._head_state import LIMIT, HeadState
+from taut.audit._head_state import BINS, NEAR, HeadState, series
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -30,6 +30,21 @@ class Layer:
     def name(self) -> str:
         """The module, and which of its softmaxes if it has several."""
         return self.path if self.call == 1 else f"{self.path} ({self.call})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return {
+            "path": self.path,
+            "call": self.call,
+            **self.state.to_dict(),
+            "grid": None if self.grid is None else self.grid.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Layer:
+        """The layer that :meth:`to_dict` wrote."""
+        grid = None if data["grid"] is None else Grid.from_dict(data["grid"])
+        return cls(data["path"], data["call"], HeadState.from_dict(data), grid)
 
 
 @dataclass
@@ -50,6 +65,8 @@ class Record:
         Attention that could not be seen: module and operation. Never empty silently.
     tokens
         Text at the places of the largest constants, by layer and head, where it is known.
+    logits
+        The final logits, times λ, where they were asked for: one head, whose rows are predictions.
     """
 
     model: dict[str, Any]
@@ -60,6 +77,7 @@ class Record:
     complete: bool = False
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
+    logits: Layer | None = None
     versions: dict[str, str] = field(default_factory=lambda: _versions())
 
     @property
@@ -68,36 +86,53 @@ class Record:
         return [row for layer in self.layers for row in _rows(layer, self.tokens)]
 
     @property
+    def predictions(self) -> dict[str, Any] | None:
+        """The line of the final logits, like those of the heads."""
+        return None if self.logits is None else _rows(self.logits, self.tokens)[0]
+
+    @property
     def ranked(self) -> list[dict[str, Any]]:
         """The heads, the most sensitive first: by the mean of their constants in l2."""
         return sorted(self.heads, key=lambda row: -row["mean"] if row["rows"] else 1.0)
 
-    def layer(self, path: str, call: int, heads: int) -> Layer:
-        """The layer of this name, made if it is new."""
+    def layer(self, path: str, call: int, fresh: HeadState) -> Layer:
+        """The layer of this name, made with a fresh state if it is new."""
         for layer in self.layers:
             if (layer.path, layer.call) == (path, call):
-                if layer.state.heads != heads:
-                    raise ValueError(f"{path} has {heads} heads now and had {layer.state.heads}")
+                if layer.state.heads != fresh.heads:
+                    raise ValueError(
+                        f"{path} has {fresh.heads} heads now and had {layer.state.heads}"
+                    )
                 return layer
-        self.layers.append(Layer(path, call, HeadState(heads)))
+        self.layers.append(Layer(path, call, fresh))
         return self.layers[-1]
 
     def merge(self, other: Record) -> None:
         """Take in what another process saw of the same model."""
         for theirs in other.layers:
-            mine = self.layer(theirs.path, theirs.call, theirs.state.heads)
-            mine.state.merge(theirs.state)
-            for h in range(mine.state.heads):  # the token goes with the place that has won
-                key = f"{mine.name}/{h}"
-                if (mine.state.places["two"][h] == theirs.state.places["two"][h]).all():
-                    self.tokens[key] = other.tokens.get(key, self.tokens.get(key, ""))
-            if mine.grid is None:
-                mine.grid = theirs.grid
-            elif theirs.grid is not None:
-                mine.grid.merge(theirs.grid)
+            own = theirs.state
+            mine = self.layer(
+                theirs.path, theirs.call, HeadState(own.heads, own.norms, own.threshold)
+            )
+            self._join(mine, theirs, other.tokens)
+        if self.logits is not None and other.logits is not None:
+            self._join(self.logits, other.logits, other.tokens)
+        else:
+            self.logits = self.logits or other.logits
         self.samples += other.samples
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
+
+    def _join(self, mine: Layer, theirs: Layer, tokens: dict[str, str]) -> None:
+        mine.state.merge(theirs.state)
+        for h in range(mine.state.heads):  # the token goes with the place that has won
+            key = f"{mine.name}/{h}"
+            if (mine.state.places["two"][h] == theirs.state.places["two"][h]).all():
+                self.tokens[key] = tokens.get(key, self.tokens.get(key, ""))
+        if mine.grid is None:
+            mine.grid = theirs.grid
+        elif theirs.grid is not None:
+            mine.grid.merge(theirs.grid)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words."""
@@ -111,15 +146,8 @@ class Record:
             "complete": self.complete,
             "missed": [list(item) for item in self.missed],
             "tokens": self.tokens,
-            "layers": [
-                {
-                    "path": layer.path,
-                    "call": layer.call,
-                    **layer.state.to_dict(),
-                    "grid": None if layer.grid is None else layer.grid.to_dict(),
-                }
-                for layer in self.layers
-            ],
+            "layers": [layer.to_dict() for layer in self.layers],
+            "logits": None if self.logits is None else self.logits.to_dict(),
         }
 
     def save(self, file: Path) -> None:
@@ -137,16 +165,11 @@ class Record:
             raise ValueError(f"{file} is no record of an audit: not JSON") from None
         if not isinstance(data, dict) or data.get("taut_audit") != VERSION:
             raise ValueError(f"{file} is no record of an audit of version {VERSION}")
-        layers = [
-            Layer(
-                d["path"], d["call"], HeadState.from_dict(d),
-                None if d["grid"] is None else Grid.from_dict(d["grid"]),
-            )
-            for d in data["layers"]
-        ]  # fmt: skip
+        layers = [Layer.from_dict(part) for part in data["layers"]]
+        logits = None if data["logits"] is None else Layer.from_dict(data["logits"])
         return cls(
             data["model"], data["data"], data["settings"], layers, data["samples"],
-            data["complete"], [(a, b) for a, b in data["missed"]], data["tokens"],
+            data["complete"], [(a, b) for a, b in data["missed"]], data["tokens"], logits,
             data["versions"],
         )  # fmt: skip
 
@@ -155,6 +178,12 @@ class Record:
         import pandas
 
         return pandas.DataFrame(self.heads)
+
+    def _repr_html_(self) -> str:
+        """The record in a notebook: its heat map and its most sensitive heads."""
+        from taut.audit._report import fragment
+
+        return fragment(self)
 
     def __str__(self) -> str:
         lines = [f"{self.model.get('name', 'model')}: {self.samples} samples"]
@@ -171,7 +200,8 @@ def _rows(layer: Layer, tokens: dict[str, str]) -> list[dict[str, Any]]:
     state = layer.state
     count = np.maximum(state.counts["rows"], 1)
     means = {name: total / count for name, total in state.sums.items()}
-    quantiles = {share: LIMIT * state.quantile("two", share) for share in (0.05, 0.5, 0.95)}
+    quantiles = {share: state.quantile("two", share) for share in (0.05, 0.5, 0.95)}
+    near = state.histograms["two"][:, round(NEAR * BINS) :].sum(axis=1)
     return [
         {
             "layer": layer.name,
@@ -187,12 +217,19 @@ def _rows(layer: Layer, tokens: dict[str, str]) -> list[dict[str, Any]]:
             "sample": int(state.places["two"][h, 0]),
             "query": int(state.places["two"][h, 1]),
             "token": tokens.get(f"{layer.name}/{h}", ""),
-            "near": float(state.counts["near"][h] / count[h]),
+            "near": float(near[h] / count[h]),
+            "above": float(state.counts["above"][h] / count[h]),
             "entropy": float(means["entropy"][h]),
             "evenness": float(means["evenness"][h]),
             "top": float(means["top"][h]),
             "first": float(means["first"][h]),
             "range": float(state.maxima["range"][h]),
+            "affinity": float(state.affinity[h]),
+            **{
+                f"{what}_{p:g}": float(values[series(p)][h])
+                for p in state.norms
+                for what, values in (("mean", means), ("largest", state.maxima))
+            },
             "hidden": int(state.counts["hidden"][h]),
             "broken": int(state.counts["broken"][h]),
         }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+from html import escape
 from pathlib import Path
 
+from taut.audit._curves import curves
 from taut.audit._figures import distributions, heat_maps
 from taut.audit._files import write_whole
 from taut.audit._findings import findings
@@ -13,6 +16,7 @@ from taut.audit._tables import (
     Table,
     facts_table,
     grid_table,
+    logits_table,
     printable,
     ranked_table,
     worst_table,
@@ -41,6 +45,20 @@ def save_picture(record: Record, file: Path) -> None:
     write_whole(standalone(heat_maps(record)[0].picture), file)
 
 
+def fragment(record: Record) -> str:
+    """The first heat map and a table of the most sensitive heads, to stand in a notebook."""
+    picture = ""
+    if record.layers:  # as an image, so that its rules do not reach the rest of the page
+        drawn = base64.b64encode(standalone(heat_maps(record)[0].picture).encode()).decode()
+        picture = f'<img alt="Mean constants in l2" src="data:image/svg+xml;base64,{drawn}">'
+    ranked = ranked_table(record)
+    rows = [row[:1] + row[2:4] for row in ranked.rows[:10]]
+    head = "".join(f"<th>{escape(word)}</th>" for word in ("head", "mean", "largest"))
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    title = escape(printable(str(record).splitlines()[0]))
+    return f"<p>{title}</p>{picture}<table><tr>{head}</tr>{lines}</table>"
+
+
 def html(record: Record) -> str:
     """The report of a record as text."""
     try:
@@ -65,7 +83,9 @@ def html(record: Record) -> str:
         distributions=distributions(record),
         ranked=ranked_table(record),
         worst=worst_table(record),
+        curves=curves(record),
         grid=grid_table(record),
+        logits=logits_table(record),
         missed=Table("Attention that was not seen", ["module", "operation"], record.missed),
         facts=[
             facts_table("Model", record.model),

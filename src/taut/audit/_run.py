@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,13 +11,17 @@ import torch
 from torch import nn
 
 from taut._checks import exponent, real_number, whole_number
+from taut.audit._affinity import affinity
 from taut.audit._capture import Missed, Seen, capture
 from taut.audit._grid import EPSILONS, NORMS, Grid
-from taut.audit._layout import arranged, batch_size, heads_of
+from taut.audit._head_state import LIMIT, NEAR, HeadState
+from taut.audit._layout import Rows, arranged, batch_size, heads_of
 from taut.audit._measure import measure
-from taut.audit._record import Record
+from taut.audit._model import call, describe, logits_of
+from taut.audit._record import Layer, Record
 
 Tokens = Callable[[int, int], str]
+LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
 
 
 class Auditor:
@@ -31,8 +35,8 @@ class Auditor:
         To go on with; a new one if not given.
     name
         Of the model, for a new record.
-    epsilons, norms, seed
-        Step sizes and exponents of the empirical constants on a sample of the rows, and its seed.
+    norms, epsilons, seed, threshold, logits
+        As in :func:`run`.
     """
 
     def __init__(
@@ -41,12 +45,16 @@ class Auditor:
         record: Record | None = None,
         *,
         name: str = "",
-        epsilons: Sequence[float] = EPSILONS,
         norms: Sequence[float] = NORMS,
+        epsilons: Sequence[float] = EPSILONS,
         seed: int = 0,
+        threshold: float = NEAR * LIMIT,
+        logits: float | None = None,
     ) -> None:
         self.model = model
-        self._epsilons = [epsilon_of(epsilon) for epsilon in epsilons]
+        self._threshold = _between(threshold, "threshold", 0.0, LIMIT)
+        self._logits = None if logits is None else _between(logits, "logits", 0.0, math.inf)
+        self._epsilons = [_between(epsilon, "epsilon", 0.0, math.inf) for epsilon in epsilons]
         self._norms = [exponent(p) for p in norms]
         self._seed = whole_number(seed, name="seed", least=0)
         self.record = record or Record(describe(model, name), {}, {})
@@ -70,10 +78,12 @@ class Auditor:
         fresh = plain.register_forward_pre_hook(lambda *_: self._calls.clear())
         try:
             with torch.no_grad(), capture(self.model, self._visit) as watch:
-                _call(self.model, inputs)
+                output = call(self.model, inputs)
         finally:
             fresh.remove()
         self._note(watch.missed)
+        if self._logits is not None:
+            self._predict(logits_of(output) * self._logits)
         self.record.samples += size
         if tokens is not None:
             self._name(tokens, start, size)
@@ -86,34 +96,55 @@ class Auditor:
         real = self._real
         if real is not None and (real.shape[1] != queries or rows.windows != 1):
             real = None  # padding is known for the tokens of the input only
-        found = measure(rows, real)
+        layer = self.record.layer(seen.path, call, self._fresh(rows.scores.shape[1]))
+        self._take(layer, self.record.layers.index(layer), rows, real)
+        bound = affinity(rows, seen.product)
+        layer.state.affinity = np.maximum(layer.state.affinity, bound.max(axis=0))
+
+    def _fresh(self, heads: int) -> HeadState:
+        return HeadState(heads, self._norms, self._threshold)
+
+    def _take(self, layer: Layer, place: int, rows: Rows, real: torch.Tensor | None) -> None:
+        """Keep the numbers of rows; ``place`` is the number of the layer in the model."""
+        found = measure(rows, real, layer.state.norms)
         samples = np.repeat(self._samples, rows.windows)
         if len(samples) != len(found.kept):
             samples = np.zeros(len(found.kept), dtype=np.int64)
-        layer = self.record.layer(seen.path, call, rows.scores.shape[1])
         layer.state.add(found.values, samples, found.kept, found.broken)
         if self._epsilons and self._norms:
             layer.grid = layer.grid or Grid(self._epsilons, self._norms)
-            place = self.record.layers.index(layer)
             layer.grid.add(rows, found.kept, samples, place, self._seed)
+
+    def _predict(self, logits: torch.Tensor) -> None:
+        """The final logits, (samples, ..., classes), as rows of one head."""
+        layer = self.record.logits = self.record.logits or Layer("logits", 1, self._fresh(1))
+        every = self._samples
+        for index, sample in enumerate(every):  # one at a time: vocabularies are large
+            scores = logits[index].reshape(1, 1, -1, logits.shape[-1])
+            self._samples = np.array([sample])
+            real = self._real
+            fits = real is not None and real.shape[1] == scores.shape[2]
+            part = real[index : index + 1] if fits and real is not None else None
+            self._take(layer, LOGITS, Rows(scores, scores.softmax(dim=-1), 1), part)
+        self._samples = every
 
     def _note(self, missed: list[Missed]) -> None:
         self.record.missed = sorted({*self.record.missed, *map(tuple, missed)})  # type: ignore[arg-type]
 
     def _name(self, tokens: Tokens, start: int, size: int) -> None:
         """Keep the text at the places of maxima that this batch has moved."""
-        for layer in self.record.layers:
+        more = [] if self.record.logits is None else [self.record.logits]
+        for layer in [*self.record.layers, *more]:
             for h, (sample, query) in enumerate(layer.state.places["two"]):
                 if start <= sample < start + size:
                     word = tokens(int(sample - start), int(query))
                     self.record.tokens[f"{layer.name}/{h}"] = word
 
 
-def epsilon_of(value: float) -> float:
-    """A step size."""
-    found = real_number(value, name="epsilon")
-    if not 0 < found < float("inf"):
-        raise ValueError(f"epsilon must be a finite number > 0, got {value}")
+def _between(value: float, name: str, low: float, high: float) -> float:
+    found = real_number(value, name=name)
+    if not low < found < high:
+        raise ValueError(f"{name} must be a number between {low:g} and {high:g}, got {value}")
     return found
 
 
@@ -122,9 +153,11 @@ def run(
     batches: Iterable[Any],
     *,
     name: str = "",
-    epsilons: Sequence[float] = EPSILONS,
     norms: Sequence[float] = NORMS,
+    epsilons: Sequence[float] = EPSILONS,
     seed: int = 0,
+    threshold: float = NEAR * LIMIT,
+    logits: float | None = None,
 ) -> Record:
     """Audit a model on batches of data.
 
@@ -137,9 +170,17 @@ def run(
         where ``attention_mask`` is 0, do not count.
     name
         Of the model, for the record.
-    epsilons, norms, seed
-        Step sizes and exponents of S1's empirical constants, which are measured on one row of each
+    norms
+        Exponents: for 1, 2 and ∞ the constants of all rows are exact, for others there is an upper
+        bound of every row.
+    epsilons, seed
+        Step sizes of S1's empirical constants in these norms, which are measured on one row of each
         layer and of each of the first 64 samples; an empty list leaves them out.
+    threshold
+        Rows whose constant in l2 is at least this are counted.
+    logits
+        Also measure the final logits, multiplied with this inverse temperature λ: then the model
+        need not have attention.
 
     Returns
     -------
@@ -160,40 +201,18 @@ def run(
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    auditor = Auditor(model, name=name, epsilons=epsilons, norms=norms, seed=seed)
+    auditor = Auditor(
+        model, name=name, norms=norms, epsilons=epsilons, seed=seed, threshold=threshold,
+        logits=logits,
+    )  # fmt: skip
     for batch in batches:
         auditor.add(batch)
     if not auditor.record.samples:
         raise ValueError("there is no data: batches is empty")
-    if not auditor.record.layers and not auditor.record.missed:
+    if not auditor.record.layers and not auditor.record.missed and logits is None:
         raise ValueError(
-            "no attention was seen: the model has no softmax whose output multiplies values"
+            "no attention was seen: the model has no softmax whose output multiplies values; "
+            "logits=1.0 measures what comes out of it"
         )
     auditor.record.complete = True
     return auditor.record
-
-
-def _call(model: nn.Module, inputs: Any) -> Any:
-    if isinstance(inputs, torch.Tensor):
-        return model(inputs)
-    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
-
-
-def describe(model: nn.Module, name: str) -> dict[str, Any]:
-    """What identifies a model: name, class, size, type and a checksum of its weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    count = 0
-    for key, weight in sorted(model.state_dict().items()):
-        digest.update(key.encode())
-        flat = weight.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy())
-        count += weight.numel()
-    first = next(model.parameters(), torch.zeros(0))
-    return {
-        "name": name or type(model).__name__,
-        "class": type(model).__name__,
-        "parameters": count,
-        "dtype": str(first.dtype).removeprefix("torch."),
-        "weights": digest.hexdigest(),
-        "revision": getattr(getattr(model, "config", None), "_commit_hash", None),
-    }

@@ -27,10 +27,14 @@ def style() -> str:
     """The rules that all figures share, in light and dark."""
     light = _rules(LIGHT, ink="#24292f", faint="#8c959f", bar="#2f74b3", limit="#b42318")
     dark = _rules(DARK, ink="#e3e7eb", faint="#737d88", bar="#6fb1ea", limit="#ff8f80")
+    light += _curves("#2f74b3", "#b35900", "#1a7f4b", "#7d4cb8")
+    dark += _curves("#6fb1ea", "#e8a456", "#5fc78f", "#bd96ea")
     return (
         "svg text{font:12px system-ui,sans-serif}"
         "svg .name{font:11px ui-monospace,monospace}.end{text-anchor:end}.mid{text-anchor:middle}"
         ".none{fill:none;stroke-dasharray:2}.limit{stroke-width:1.5;stroke-dasharray:4 3}"
+        ".curve{fill:none;stroke-width:2}.mark{stroke-width:0}"
+        ".dash1{stroke-dasharray:7 3}.dash2{stroke-dasharray:2 3}.dash3{stroke-dasharray:9 3 2 3}"
         f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
     )
 
@@ -48,6 +52,10 @@ def _rules(stops: Sequence[str], *, ink: str, faint: str, bar: str, limit: str) 
         f"{steps}svg text{{fill:{ink}}}.none,.axis{{stroke:{faint}}}.bar{{fill:{bar}}}"
         f".limit{{stroke:{limit}}}svg text.says{{fill:{limit}}}"
     )
+
+
+def _curves(*colours: str) -> str:
+    return "".join(f".c{i}{{stroke:{c}}}.c{i}.mark{{fill:{c}}}" for i, c in enumerate(colours))
 
 
 def draw_cells(
@@ -90,7 +98,7 @@ def draw_cells(
             f"<title>{escape(labels[layer])} head {head}: {says}</title></rect>"
         )
     body += _scale(left, bottom + 12, end, limit)
-    return _svg(left + ROOM + 8, bottom + 46, title, body)
+    return svg(left + ROOM + 8, bottom + 46, title, body)
 
 
 def _scale(left: float, top: float, end: float, limit: bool) -> Iterator[str]:
@@ -139,7 +147,7 @@ def draw_bars(counts: Array, labels: Sequence[str], *, title: str) -> str:
     body.append(
         f'<text class="mid" x="{left + room / 2:g}" y="{bottom + 28:g}">constant in l2</text>'
     )
-    return _svg(left + ROOM + 8, bottom + 34, title, body)
+    return svg(left + ROOM + 8, bottom + 34, title, body)
 
 
 def standalone(svg: str) -> str:
@@ -166,7 +174,8 @@ def _gutter(labels: Sequence[str]) -> float:
     return 12 + LETTER * min(LONGEST, max(5, *map(len, labels)))
 
 
-def _svg(width: float, height: float, title: str, body: Sequence[str]) -> str:
+def svg(width: float, height: float, title: str, body: Sequence[str]) -> str:
+    """A picture from its parts."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">'

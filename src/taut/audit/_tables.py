@@ -36,11 +36,13 @@ COLUMNS = (
     ("mean in l1, l∞", "mean_1", ".4f"),
     ("largest in l1, l∞", "largest_1", ".4f"),
     ("rows near ½", "near", ".1%"),
+    ("rows above the threshold", "above", ".1%"),
     ("entropy", "entropy", ".4f"),
     ("evenness", "evenness", ".4f"),
     ("largest weight", "top", ".4f"),
     ("weight of first key", "first", ".4f"),
     ("range of scores", "range", ".5g"),
+    ("affinity bound", "affinity", ".4g"),
     ("rows", "rows", "d"),
     ("rows that see nothing", "hidden", "d"),
     ("broken rows", "broken", "d"),
@@ -99,6 +101,19 @@ def ranked_table(record: Record) -> Table:
     ]
     columns = ["head", "place", *(heading for heading, _, _ in COLUMNS)]
     return Table("All heads, the most sensitive first: by their mean constant in l2", columns, rows)
+
+
+def logits_table(record: Record) -> Table:
+    """The final logits, where they were measured."""
+    row = record.predictions
+    scale = record.settings.get("logits")
+    caption = "Softmax of the logits" + (f", λ = {scale:g}" if scale else "")
+    if row is None or not row["rows"]:
+        return Table(caption, [], [])
+    names = ("mean", "largest", "5 %", "median", "95 %", "mean in l1, l∞", "largest in l1, l∞",
+             "rows near ½", "entropy", "largest weight", "rows", "broken rows")  # fmt: skip
+    known = {heading: number(row[key], form) for heading, key, form in COLUMNS}
+    return Table(caption, ["number", "value"], [[name, known[name]] for name in names])
 
 
 def worst_table(record: Record) -> Table:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import glob
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
+
+from taut.torch._load import gguf_parts
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model",
@@ -117,40 +120,53 @@ def _what(found: Any) -> str:
     return f"{len(found)} tensors" if isinstance(found, dict) else f"a {type(found).__name__}"
 
 
-def pixels(files: list[Path], model: nn.Module, name: str) -> torch.Tensor:
-    """Images at the model's size, with mean and deviation of its preprocessor if it has one."""
+def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor:
+    """Images (files or of Pillow) at the model's size, with the mean and deviation it knows."""
     try:
         from PIL import Image
     except ImportError:
         raise ImportError("images need Pillow: pip install 'taut[hf]'") from None
     size = getattr(getattr(model, "config", None), "image_size", 224)
     height, width = (size, size) if isinstance(size, int) else size
-    mean, deviation = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-    settings = Path(name) / "preprocessor_config.json"
-    if settings.is_file():
-        read = json.loads(settings.read_text(encoding="utf-8"))
-        mean, deviation = read.get("image_mean", mean), read.get("image_std", deviation)
+    read = _preprocessor(name)
+    mean = read.get("image_mean", [0.485, 0.456, 0.406])
+    deviation = read.get("image_std", [0.229, 0.224, 0.225])
     arrays = []
-    for file in files:
+    for picture in pictures:
         try:
-            with Image.open(file) as image:
-                small = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+            image = picture if isinstance(picture, Image.Image) else Image.open(picture)
+            small = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
         except OSError as error:
-            raise ValueError(f"cannot read the image {file}: {error}") from None
+            raise ValueError(f"cannot read the image {picture}: {error}") from None
         arrays.append((np.asarray(small) / 255.0 - mean) / deviation)
     return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float()
 
 
-def tokenizer_of(name: str) -> Any:
+def _preprocessor(name: str) -> dict[str, Any]:
+    """The settings of the model's preprocessor, in its folder or on the Hub; empty without one."""
+    file = Path(name) / "preprocessor_config.json"
+    if not Path(name).exists() and ":" not in name:
+        from transformers.utils.hub import cached_file
+
+        try:
+            file = Path(cached_file(name, file.name) or file)
+        except OSError:
+            return {}
+    found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return found
+
+
+def tokenizer_of(name: str, revision: str | None = None) -> Any:
     """The tokenizer of a model, with something to pad with."""
     try:
         from transformers import AutoTokenizer
     except ImportError:
         raise ImportError("text needs transformers: pip install 'taut[hf]'") from None
+    place, more = gguf_parts(name)
     if Path(name).is_dir() and not any((Path(name) / file).exists() for file in _VOCABULARIES):
         raise ValueError(f"the folder {name} has no tokenizer ({', '.join(_VOCABULARIES)})")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(place, revision=revision, **more)
     except (OSError, ValueError) as error:
         raise ValueError(f"no tokenizer for {name!r}: {str(error).splitlines()[0]}") from None
     if tokenizer.pad_token is None:
@@ -174,10 +190,15 @@ def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Input
     mask = None if bool(real.all()) else real
     if not getattr(model.config, "is_encoder_decoder", False):
         return Inputs(x, mask, None, None, lines)
-    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
-    known = [getattr(model.config, name, None) for name in names]
-    start = torch.full((len(lines), 1), next((i for i in known if i is not None), 0))
+    start = torch.full((len(lines), 1), start_token(model))
     with torch.no_grad():
         written = table(start.to(table.weight.device))
     scale = getattr(getattr(model.get_encoder(), "embed_scale", None), "__float__", lambda: 1.0)()
     return Inputs(written, None, x * scale, mask, lines)
+
+
+def start_token(model: Any) -> int:
+    """What a decoder reads first."""
+    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    known = [getattr(model.config, name, None) for name in names]
+    return int(next((token for token in known if token is not None), 0))

@@ -20,21 +20,38 @@ def load(
     dtype: str = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
+    device: str = "cpu",
 ) -> nn.Module:
     """A model in evaluation mode.
 
-    ``name`` is a folder or an id of the Hub, loaded as the class that its configuration names, or
-    ``module:function`` for a function without arguments that returns a module.
+    ``name`` is a folder or an id of the Hub, loaded as the class that its configuration names, a
+    GGUF file, or ``module:function`` for a function without arguments that returns a module. The
+    device ``auto`` spreads a model of Hugging Face over all there are.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if ":" in name and not Path(name).exists():
         model = _own(name)
     else:
-        model = _hugging_face(name, revision, trust_remote_code)
+        given = {"revision": revision, "trust_remote_code": trust_remote_code}
+        model = _hugging_face(name, given, dtype, spread=device == "auto")
+    if device == "auto":
+        return model.eval()
     if dtype != "auto":
         model = model.to(getattr(torch, dtype))
-    return model.eval()
+    try:
+        return model.to(torch.device(device)).eval()
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f"cannot use the device {device!r}: {str(error).splitlines()[0]}"
+        ) from None
+
+
+def gguf_parts(name: str) -> tuple[str, dict[str, Any]]:
+    """How Hugging Face wants a GGUF file to be named: its folder, and the file by itself."""
+    if not name.lower().endswith(".gguf"):
+        return name, {}
+    return str(Path(name).parent), {"gguf_file": Path(name).name}
 
 
 def _own(name: str) -> nn.Module:
@@ -51,26 +68,39 @@ def _own(name: str) -> nn.Module:
     return model
 
 
-def _hugging_face(name: str, revision: str | None, trust: bool) -> nn.Module:
+def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool) -> nn.Module:
     try:
         import transformers
     except ImportError:
         raise ImportError("models by name need transformers: pip install 'taut[hf]'") from None
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    given: dict[str, Any] = {"revision": revision, "trust_remote_code": trust}
+    place, gguf = gguf_parts(name)
+    if gguf and not Path(name).is_file():
+        raise ValueError(f"there is no file {name}")
+    given = {**given, **gguf}
     try:
-        config = transformers.AutoConfig.from_pretrained(name, **given)
+        config = transformers.AutoConfig.from_pretrained(place, **given)
+    except ImportError as error:
+        raise ImportError(f"cannot read {name!r}: {error}") from None
     except (OSError, ValueError) as error:
         where = "in this folder" if Path(name).is_dir() else "as a folder, and not on the Hub"
         raise ValueError(
             f"no model {name!r} {where}: {str(error).splitlines()[0]}\nGive a folder with a "
-            "config.json, an id of the Hub (this needs a network), or module:function."
+            "config.json, a .gguf file, an id of the Hub (this needs a network), or "
+            "module:function."
         ) from None
     kinds = [k for k in (config.architectures or []) if hasattr(transformers, k)]
     kind = getattr(transformers, kinds[0]) if kinds else transformers.AutoModel
+    if gguf and not kinds:
+        kind = transformers.AutoModelForCausalLM
+    if spread:
+        given["device_map"] = "auto"
+    wanted = dtype if spread or gguf else "auto"
     try:
-        model: nn.Module = kind.from_pretrained(name, dtype="auto", **given)
+        model: nn.Module = kind.from_pretrained(
+            place, dtype="float32" if gguf and wanted == "auto" else wanted, **given
+        )
     except OSError as error:
         raise ValueError(f"cannot load the weights of {name!r}: {error}") from None
     return model

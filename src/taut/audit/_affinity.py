@@ -1,0 +1,54 @@
+"""The affinity bound of a head: how far its weights can move with the query, whatever the mask.
+
+By theorem affinity-diameter ‖P′ − P‖₂ ≤ (√2/4)·factor·D·‖q′ − q‖₂ with D the largest distance of
+two keys. The query is what the model multiplies with the keys, before plain numbers scale it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from taut.audit._layout import Rows
+from taut.audit._product import Product
+
+Array = np.ndarray[Any, np.dtype[Any]]
+FARTHEST = 32  # keys that are compared pair by pair
+ROUNDING = 1 + 1e-12
+
+
+def affinity(rows: Rows, product: Product | None) -> Array:
+    """The bound for every sample and head; infinite where the keys are not known."""
+    samples, heads, _, count = rows.scores.shape
+    unknown = np.full((samples, heads), math.inf)
+    if product is None or product.keys.shape[0] != samples * heads:
+        return unknown
+    keys = product.keys.transpose(1, 2).double()
+    keys = keys.reshape(samples, heads, *keys.shape[1:])
+    if keys.shape[2] != count and not (product.bent and keys.shape[2] == count - 1):
+        return unknown
+    width = diameter(keys)
+    if product.bent:
+        width = torch.maximum(width, keys.norm(dim=-1).amax(dim=-1))
+    found = width * (math.sqrt(2) / 4 * product.factor * ROUNDING)
+    return torch.where(torch.isnan(found), math.inf, found).cpu().numpy()
+
+
+def diameter(keys: torch.Tensor) -> torch.Tensor:
+    """Largest distance of two keys, or a little more; keys are (samples, heads, keys, width).
+
+    Only keys far from the middle can be far from each other: those are compared pair by pair, and
+    any other pair is at most as far apart as the triangle inequality says.
+    """
+    away = (keys - keys.mean(dim=2, keepdim=True)).norm(dim=-1)
+    most = min(FARTHEST, keys.shape[2])
+    far, places = away.sort(dim=-1, descending=True)
+    chosen = keys.gather(2, places[..., :most, None].expand(-1, -1, -1, keys.shape[-1]))
+    exact = torch.cdist(chosen, chosen, compute_mode="donot_use_mm_for_euclid_dist")
+    found = exact.amax(dim=(-2, -1))
+    if most < keys.shape[2]:
+        found = torch.maximum(found, far[..., 0] + far[..., most])
+    return found

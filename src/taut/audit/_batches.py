@@ -1,0 +1,75 @@
+"""Batches for a model from samples of text, images or sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from taut.audit._data import Samples
+from taut.audit._sound import sounds
+from taut.torch._inputs import pixels, start_token, tokenizer_of
+
+Tokens = Callable[[int, int], str]
+
+
+class Batch(NamedTuple):
+    """Arguments of the model, the number of the first sample, and the text of tokens."""
+
+    inputs: dict[str, Any]
+    first: int
+    tokens: Tokens | None = None
+
+
+def batches(
+    samples: Samples,
+    model: nn.Module,
+    name: str,
+    firsts: Sequence[int],
+    *,
+    size: int,
+    max_length: int,
+    revision: str | None = None,
+) -> Iterator[Batch]:
+    """The batches that begin with these samples."""
+    weight = next(model.parameters())
+    # Weights of a model that is spread over devices may not be there yet; hooks move the inputs.
+    device = weight.device if weight.device.type != "meta" else torch.device("cpu")
+    tokenizer = tokenizer_of(name, revision) if samples.kind == "text" else None
+    for first in firsts:
+        part = samples.items[first : first + size]
+        if tokenizer is not None:
+            inputs, tokens = _text(part, model, tokenizer, max_length)
+        elif samples.kind == "sound":
+            inputs, tokens = sounds(part, model, name), None
+        else:
+            inputs, tokens = {"pixel_values": pixels(part, model, name)}, None
+        moved = {
+            key: value.to(device, weight.dtype) if value.is_floating_point() else value.to(device)
+            for key, value in inputs.items()
+        }
+        yield Batch(moved, first, tokens)
+
+
+def _text(
+    part: list[str], model: Any, tokenizer: Any, max_length: int
+) -> tuple[dict[str, torch.Tensor], Tokens]:
+    encoded = tokenizer(
+        part, return_tensors="pt", padding=True, truncation=True, max_length=max_length,
+        padding_side="right",
+    )  # fmt: skip
+    inputs = {key: encoded[key] for key in ("input_ids", "attention_mask")}
+    ids = inputs["input_ids"]
+
+    def word(sample: int, query: int) -> str:
+        if query >= ids.shape[1]:
+            return ""
+        return str(tokenizer.convert_ids_to_tokens(int(ids[sample, query])))
+
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        # What a decoder reads when it is to write this text: the text behind a start token.
+        start = torch.full_like(ids[:, :1], start_token(model))
+        inputs["decoder_input_ids"] = torch.cat((start, ids[:, :-1]), dim=1)
+    return inputs, word

@@ -1,0 +1,49 @@
+"""A model as a whole: how it is called, its logits, and what identifies it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """The model on a batch: keyword arguments, a tuple, or one tensor."""
+    if isinstance(inputs, torch.Tensor):
+        return model(inputs)
+    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def logits_of(output: Any) -> torch.Tensor:
+    """The logits in what a model gives out."""
+    found = getattr(output, "logits", output)
+    if isinstance(found, (tuple, list)) and found:
+        found = found[0]
+    if not isinstance(found, torch.Tensor) or found.ndim < 2 or not found.is_floating_point():
+        raise ValueError(
+            "this model gives out no logits: it returns no tensor (samples, ..., classes) and "
+            "nothing called logits"
+        )
+    return found
+
+
+def describe(model: nn.Module, name: str) -> dict[str, Any]:
+    """What identifies a model: name, class, size, type and a checksum of its weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    count = 0
+    for key, weight in sorted(model.state_dict().items()):
+        digest.update(key.encode())
+        flat = weight.detach().cpu().contiguous().flatten()
+        digest.update(flat.view(torch.uint8).numpy())
+        count += weight.numel()
+    first = next(model.parameters(), torch.zeros(0))
+    return {
+        "name": name or type(model).__name__,
+        "class": type(model).__name__,
+        "parameters": count,
+        "dtype": str(first.dtype).removeprefix("torch."),
+        "weights": digest.hexdigest(),
+        "revision": getattr(getattr(model, "config", None), "_commit_hash", None),
+    }

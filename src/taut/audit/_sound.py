@@ -1,0 +1,54 @@
+"""Sound for models of speech: .wav files through the model's own features."""
+
+from __future__ import annotations
+
+import wave
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from taut.torch._inputs import start_token
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_TYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
+
+
+def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Tensor]:
+    """What a model of speech reads: waves or spectra, padded to the longest, and one token."""
+    try:
+        from transformers import AutoFeatureExtractor
+    except ImportError:
+        raise ImportError("sound needs transformers: pip install 'taut[hf]'") from None
+    try:
+        features: Any = AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no features for {name!r}: {str(error).splitlines()[0]}") from None
+    waves = [_wave(file, features.sampling_rate) for file in files]
+    # Whisper's encoder takes thirty seconds, whatever was said.
+    padding = "max_length" if features.model_input_names[0] == "input_features" else "longest"
+    found = features(
+        waves, sampling_rate=features.sampling_rate, return_tensors="pt", padding=padding
+    )
+    inputs = {features.model_input_names[0]: found[features.model_input_names[0]]}
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        inputs["decoder_input_ids"] = torch.full((len(files), 1), start_token(model))
+    return inputs
+
+
+def _wave(file: str, rate: int) -> Array:
+    """One channel of a file, from −1 to 1."""
+    try:
+        with wave.open(file, "rb") as sound:
+            found, width = sound.getframerate(), sound.getsampwidth()
+            raw, channels = sound.readframes(sound.getnframes()), sound.getnchannels()
+    except (OSError, EOFError, wave.Error) as error:
+        raise ValueError(f"cannot read the sound {file}: {error}") from None
+    if found != rate:
+        raise ValueError(f"{file} has {found} samples a second; the model takes {rate}: resample")
+    if width not in _TYPES:
+        raise ValueError(f"{file} has {8 * width} bits a sample; 8, 16 and 32 can be read")
+    data: Array = np.frombuffer(raw, dtype=_TYPES[width]).astype(np.float32)
+    data = (data - 128) / 128 if width == 1 else data / float(1 << (8 * width - 1))
+    return np.asarray(data.reshape(-1, channels).mean(axis=1))
