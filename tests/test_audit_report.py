@@ -178,7 +178,14 @@ def test_records_without_rows_or_layers_make_a_report(record, tmp_path):
 def test_text_of_models_and_data_is_harmless():
     text = html(hostile())
     page = Page(text)
-    allowed = {"rect", "svg", "line", "text", "polyline", "path"} | {"html", "head", "body", "meta", "link", "title"}
+    allowed = {"rect", "svg", "line", "text", "polyline", "path"} | {
+        "html",
+        "head",
+        "body",
+        "meta",
+        "link",
+        "title",
+    }
     allowed |= {"style", "header", "nav", "main", "section", "h1", "h2", "h3", "p", "strong", "em"}
     allowed |= {"div", "dl", "dt", "dd", "ul", "ol", "li", "a", "figure", "figcaption", "details"}
     allowed |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td"}

@@ -208,11 +208,14 @@ def audit(
         list[str] | None,
         typer.Option(
             help="Text, a text file (one sample a line), images or a folder of them, .wav files, "
-            "a table (.jsonl, .csv, .parquet), or a data set of the Hub "
-            "(hf:name:configuration:split)."
+            "tensors (.npy, .pt), a table (.jsonl, .csv, .parquet), or a data set of the "
+            "Hub (hf:name:configuration:split)."
         ),
     ] = None,
     column: Annotated[str | None, typer.Option(help="Of a table: where its samples are.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Folder or Hub id of the tokenizer, if not the model's.")
+    ] = None,
     dtype: Annotated[str, typer.Option(help="auto, float16, bfloat16, float32, float64.")] = "auto",
     device: Annotated[
         str, typer.Option(help="cpu, cuda, cuda:1, ..., or auto: spread over all there are.")
@@ -259,9 +262,10 @@ def audit(
         from taut.audit._command import Options, run
 
         options = Options(
-            data or [], column, dtype, device, batch_size, max_length, limit, _numbers(p, "p"),
-            _numbers(epsilons, "epsilons"), threshold, scale if logits else None, seed, revision,
-            output_dir, as_json=json, show=show, trust_remote_code=trust_remote_code,
+            data or [], column, tokenizer, dtype, device, batch_size, max_length, limit,
+            _numbers(p, "p"), _numbers(epsilons, "epsilons"), threshold,
+            scale if logits else None, seed, revision, output_dir,
+            as_json=json, show=show, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         complete = run(model, options)
     raise typer.Exit(0 if complete else 3)

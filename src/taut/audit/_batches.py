@@ -18,7 +18,7 @@ Tokens = Callable[[int, int], str]
 class Batch(NamedTuple):
     """Arguments of the model, the number of the first sample, and the text of tokens."""
 
-    inputs: dict[str, Any]
+    inputs: dict[str, torch.Tensor] | torch.Tensor
     first: int
     tokens: Tokens | None = None
 
@@ -32,25 +32,31 @@ def batches(
     size: int,
     max_length: int,
     revision: str | None = None,
+    tokens_of: str | None = None,
 ) -> Iterator[Batch]:
-    """The batches that begin with these samples."""
+    """The batches that begin with these samples; ``tokens_of`` names another's tokenizer."""
     weight = next(model.parameters())
-    # Weights of a model that is spread over devices may not be there yet; hooks move the inputs.
-    device = weight.device if weight.device.type != "meta" else torch.device("cpu")
-    tokenizer = tokenizer_of(name, revision) if samples.kind == "text" else None
+    tokenizer = tokenizer_of(tokens_of or name, revision) if samples.kind == "text" else None
     for first in firsts:
         part = samples.items[first : first + size]
+        if samples.kind == "tensors":
+            yield Batch(_moved(torch.stack(part), weight), first)
+            continue
         if tokenizer is not None:
             inputs, tokens = _text(part, model, tokenizer, max_length)
         elif samples.kind == "sound":
             inputs, tokens = sounds(part, model, name), None
         else:
             inputs, tokens = {"pixel_values": pixels(part, model, name)}, None
-        moved = {
-            key: value.to(device, weight.dtype) if value.is_floating_point() else value.to(device)
-            for key, value in inputs.items()
-        }
+        moved = {key: _moved(value, weight) for key, value in inputs.items()}
         yield Batch(moved, first, tokens)
+
+
+def _moved(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """To the place of the weights, and numbers to their type."""
+    # Weights of a model that is spread over devices may not be there yet; hooks move the inputs.
+    device = weight.device if weight.device.type != "meta" else torch.device("cpu")
+    return value.to(device, weight.dtype) if value.is_floating_point() else value.to(device)
 
 
 def _text(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -30,6 +31,7 @@ class Options(NamedTuple):
 
     data: list[str]
     column: str | None
+    tokenizer: str | None
     dtype: str
     device: str
     batch_size: int
@@ -73,8 +75,6 @@ def run(name: str | None, options: Options) -> bool:
 def _audit(place: str, label: str, samples: Samples, options: Options) -> Path | None:
     """Audit one model; the file of the record if all of the data was seen."""
     with processes() as here:
-        file = _file(label, options)
-        own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
         model = load(
             place,
             dtype=options.dtype,
@@ -82,7 +82,11 @@ def _audit(place: str, label: str, samples: Samples, options: Options) -> Path |
             trust_remote_code=options.trust_remote_code,
             device=_device(options.device),
         )
-        record = _begin(own, describe(model, label), samples, options)
+        record = _fresh(describe(model, label), samples, options)
+        file = _file(record, options)
+        own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
+        if own.exists():
+            record = Record.load(own)  # the same command has been here
         auditor = Auditor(
             model, record, norms=options.norms, epsilons=options.epsilons, seed=options.seed,
             threshold=options.threshold, logits=options.logits,
@@ -122,18 +126,22 @@ def _device(asked: str) -> str:
     return asked
 
 
-def _file(name: str, options: Options) -> Path:
-    """Where the record goes: nothing is written anywhere else."""
+def _file(fresh: Record, options: Options) -> Path:
+    """Where the record goes: one for each model, data and settings."""
+    name = fresh.model["name"]
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
+    data = {key: value for key, value in fresh.data.items() if key != "source"}  # it may be moved
+    told = json.dumps([fresh.model, data, fresh.settings], sort_keys=True)
+    mark = hashlib.blake2b(told.encode(), digest_size=3).hexdigest()
     try:
         options.output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OSError(f"cannot make the folder {options.output_dir}: {error.strerror}") from None
-    return options.output_dir / f"{safe[-100:]}.json"
+    return options.output_dir / f"{safe[-100:]}-{mark}.json"
 
 
-def _begin(file: Path, model: dict[str, Any], samples: Samples, options: Options) -> Record:
-    """The record of an earlier run of the same, or a new one."""
+def _fresh(model: dict[str, Any], samples: Samples, options: Options) -> Record:
+    """A record in which nothing was seen yet."""
     settings = {
         "dtype": options.dtype,
         "max_length": options.max_length,
@@ -145,18 +153,7 @@ def _begin(file: Path, model: dict[str, Any], samples: Samples, options: Options
         "logits": options.logits,
         "seed": options.seed,
     }
-    fresh = Record(model, samples.description, settings)
-    if not file.exists():
-        return fresh
-    old = Record.load(file)
-    # The same samples may come from a file that was moved.
-    fresh.data["source"] = old.data["source"]
-    if (old.model, old.data, old.settings) != (fresh.model, fresh.data, fresh.settings):
-        raise ValueError(
-            f"{file} is the record of another model, other data or other settings; choose another "
-            "--output-dir or remove it"
-        )
-    return old
+    return Record(model, samples.description, settings)
 
 
 @contextmanager
@@ -185,7 +182,7 @@ def _work(
     saved = time.monotonic()
     made = batches(
         samples, auditor.model, place, left, size=size, max_length=options.max_length,
-        revision=options.revision,
+        revision=options.revision, tokens_of=options.tokenizer,
     )  # fmt: skip
     total = sum(min(size, len(samples.items) - first) for first in firsts)
     for batch in _shown(made, total, record, quiet=here.rank != 0 or not sys.stderr.isatty()):

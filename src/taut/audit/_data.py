@@ -6,16 +6,18 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from taut.audit._tabular import TABLES, read_table
-from taut.torch._inputs import IMAGES, expanded, text_lines
+from taut.torch._inputs import IMAGES, TENSORS, expanded, read_tensor, text_lines
 
 SOUNDS = (".wav",)
 
 
 class Samples(NamedTuple):
-    """The data: texts, images (files or pictures in memory) or files of sound."""
+    """The data: texts, images (files or pictures in memory), files of sound, or tensors."""
 
-    kind: str  # text, images or sound
+    kind: str  # text, images, sound or tensors
     items: list[Any]
     source: str
 
@@ -24,22 +26,23 @@ class Samples(NamedTuple):
         """What the record says about the data."""
         digest = hashlib.blake2b(digest_size=16)
         for item in self.items:
-            digest.update(item.encode() if isinstance(item, str) else item.tobytes())
+            digest.update(_bytes(item))
             digest.update(b"\n")
         found = {"kind": self.kind, "samples": len(self.items), "source": self.source}
         return {**found, "digest": digest.hexdigest()}
 
 
 def read_samples(given: list[str], limit: int, column: str | None = None) -> Samples:
-    """Lines of text files, texts themselves, images, sound, folders of them, or a table.
+    """Lines of text files, texts themselves, images, sound, folders of them, tensors, or a table.
 
     A table is a data set of the Hub, ``hf:name:configuration:split``, or a file (.jsonl, .csv,
     .parquet); ``column`` says where its samples are.
     """
     if not given:
         raise ValueError(
-            "give --data: a text file, text, images, .wav files, a folder of images, a table "
-            "(.jsonl, .csv, .parquet) or a data set of the Hub (hf:name:configuration:split)"
+            "give --data: a text file, text, images, .wav files, a folder of images, tensors "
+            "(.npy, .pt, .safetensors), a table (.jsonl, .csv, .parquet) or a data set of the Hub "
+            "(hf:name:configuration:split)"
         )
     source = ", ".join(item if len(item) < 200 else f"{item[:200]}…" for item in given[:5])
     if any(item.startswith("hf:") or Path(item).suffix.lower() in TABLES for item in given):
@@ -53,6 +56,17 @@ def read_samples(given: list[str], limit: int, column: str | None = None) -> Sam
     endings = {Path(item).suffix.lower() for item in given if len(item) < 1000}
     if endings and endings <= set(IMAGES):
         return Samples("images", given[:limit], source)
+    if endings and endings <= set(TENSORS):
+        rows = [row for item in given for row in read_tensor(Path(item))]
+        return Samples("tensors", rows[:limit], source)
     if endings and endings <= set(SOUNDS):
         return Samples("sound", given[:limit], source)
     return Samples("text", text_lines(given)[:limit], source)
+
+
+def _bytes(item: Any) -> bytes:
+    if isinstance(item, str):
+        return item.encode()
+    if isinstance(item, torch.Tensor):
+        return bytes(item.contiguous().view(torch.uint8).numpy())
+    return bytes(item.tobytes())  # of a picture

@@ -32,18 +32,21 @@ def logits_of(output: Any) -> torch.Tensor:
 def describe(model: nn.Module, name: str) -> dict[str, Any]:
     """What identifies a model: name, class, size, type and a checksum of its weights."""
     digest = hashlib.blake2b(digest_size=16)
-    count = 0
+    count, known = 0, True
     for key, weight in sorted(model.state_dict().items()):
+        count += weight.numel()
+        if weight.device.type == "meta":  # waits on a disk, in a model spread over devices
+            known = False
+            continue
         digest.update(key.encode())
         flat = weight.detach().cpu().contiguous().flatten()
         digest.update(flat.view(torch.uint8).numpy())
-        count += weight.numel()
     first = next(model.parameters(), torch.zeros(0))
     return {
         "name": name or type(model).__name__,
         "class": type(model).__name__,
         "parameters": count,
         "dtype": str(first.dtype).removeprefix("torch."),
-        "weights": digest.hexdigest(),
+        "weights": digest.hexdigest() if known else None,
         "revision": getattr(getattr(model, "config", None), "_commit_hash", None),
     }

@@ -52,7 +52,7 @@ def fragment(record: Record) -> str:
         drawn = base64.b64encode(standalone(heat_maps(record)[0].picture).encode()).decode()
         picture = f'<img alt="Mean constants in l2" src="data:image/svg+xml;base64,{drawn}">'
     ranked = ranked_table(record)
-    rows = [row[:1] + row[2:4] for row in ranked.rows[:10]]
+    rows = [[row[0], *row[2:4]] for row in ranked.rows[:10]]
     head = "".join(f"<th>{escape(word)}</th>" for word in ("head", "mean", "largest"))
     lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
     title = escape(printable(str(record).splitlines()[0]))

@@ -42,7 +42,7 @@ def read_inputs(
     given = [name for item in given for name in expanded(item)]
     endings = {Path(item).suffix.lower() for item in given}
     if endings <= set(TENSORS):
-        tensors = torch.cat([_tensor(Path(item)) for item in given])[:limit]
+        tensors = torch.cat([read_tensor(Path(item)) for item in given])[:limit]
         return Inputs(tensors, None, None, None, [str(i) for i in range(len(tensors))])
     if endings <= set(IMAGES):
         chosen = [Path(item) for item in given][:limit]
@@ -90,7 +90,8 @@ def _text(path: Path) -> str:
         raise ValueError(f"{path} is no text in UTF-8") from None
 
 
-def _tensor(path: Path) -> torch.Tensor:
+def read_tensor(path: Path) -> torch.Tensor:
+    """The one tensor in a file."""
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     try:
