@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import taut
-from benchmarks import certify, constants, games, imports
+from benchmarks import audit, certify, constants, games, imports
 
 
 def machine() -> str:
@@ -49,6 +49,8 @@ def main() -> None:
         ),
         "Nash equilibria by annealing, against the linear program": games.annealing,
         "Certificates of a whole model": certify.cost,
+        "Audit": audit.cost,
+        "Peak memory of an audit, above the model and its libraries": audit.memory,
         "Import": imports.import_cost,
     }
     parts = [

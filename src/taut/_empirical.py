@@ -83,13 +83,13 @@ def empirical_lipschitz(
     if min(epsilon, epsilon * (scale or 1.0)) < least:
         raise ValueError(f"epsilon {epsilon} is too small: the change would underflow")
     best = xp.zeros_like(x[..., 0])
-    for v in _directions(xp, x, p, scale, along, samples, seed):
-        best = xp.maximum(best, _ratio(xp, x, v, p, epsilon, scale))
+    for v in directions(xp, x, p, scale, along, samples, seed):
+        best = xp.maximum(best, step_ratio(xp, x, v, p, epsilon, scale))
     domain = f"all x, measured with steps of size {epsilon}"
     return Bound(best, xp.full_like(best, math.inf), "lower", lp(p), domain, ())
 
 
-def _directions(
+def directions(
     xp: Namespace, x: Array, p: float, scale: float, along: str, samples: int, seed: int
 ) -> list[Array]:
     """Generate the directions to try, not yet of unit size, 0 at masked entries."""
@@ -102,7 +102,7 @@ def _directions(
     return [xp.where(masked, xp.zeros_like(x), xp.astype(v, x.dtype, copy=False)) for v in draws]
 
 
-def _ratio(xp: Namespace, x: Array, v: Array, p: float, epsilon: float, scale: float) -> Array:
+def step_ratio(xp: Namespace, x: Array, v: Array, p: float, epsilon: float, scale: float) -> Array:
     """‖σ(x + δ) − σ(x)‖_p / ‖δ‖_p for δ = epsilon·v/‖v‖_p, rounded down."""
     dtype, x, v = x.dtype, widest(x), widest(v)
     size = lp_norm(v, p)

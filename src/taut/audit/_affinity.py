@@ -45,7 +45,7 @@ def diameter(keys: torch.Tensor) -> torch.Tensor:
     """
     away = (keys - keys.mean(dim=2, keepdim=True)).norm(dim=-1)
     most = min(FARTHEST, keys.shape[2])
-    far, places = away.sort(dim=-1, descending=True)
+    far, places = away.topk(min(most + 1, keys.shape[2]), dim=-1)
     chosen = keys.gather(2, places[..., :most, None].expand(-1, -1, -1, keys.shape[-1]))
     exact = torch.cdist(chosen, chosen, compute_mode="donot_use_mm_for_euclid_dist")
     found = exact.amax(dim=(-2, -1))

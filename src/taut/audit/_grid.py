@@ -1,27 +1,74 @@
 """S1's empirical constants over a grid of step sizes and norms, on a sample of the rows.
 
-Which rows are taken depends on the seed, the layer and the number of the sample alone, so that
-several processes take the same ones as a single process would.
+Which rows are taken, and along which random directions they are moved, depends on the seed, the
+layer and the numbers of the samples of a batch alone, so that several processes do as one would.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from taut._empirical import empirical_lipschitz
+from taut._array import namespace, quietly
+from taut._empirical import directions, step_ratio
 from taut._lipschitz import local_lipschitz
 from taut.audit._layout import Rows
 from taut.audit._measure import HIDDEN
 
+Array = np.ndarray[Any, np.dtype[Any]]
 SAMPLES = 64  # one row of each layer is taken from each of the first samples
 EPSILONS = (1e-3, 1e-2, 1e-1, 1.0)
 _ARRAYS = ("random", "worst", "lower", "upper")
 NORMS = (1.0, 2.0, 4.0, math.inf)
+
+
+def pick(rows: Rows, kept: Array, samples: Array, layer: int, seed: int) -> list[Array]:
+    """One row of every sample: its scores that are not hidden."""
+    found = []
+    for index, sample in enumerate(samples):
+        if sample >= SAMPLES or not kept[index].any():
+            continue
+        source = np.random.default_rng((seed, layer, int(sample), index % rows.windows))
+        heads, queries = np.nonzero(kept[index])
+        place = source.integers(len(heads))
+        row = rows.scores[index, heads[place], queries[place]].detach().double().cpu().numpy()
+        row = row[row > HIDDEN]
+        if len(row) > 1:
+            found.append(row)
+    return found
+
+
+class Ratios(NamedTuple):
+    """What was measured of each row: (rows, step sizes, norms), and (rows, norms)."""
+
+    random: Array
+    worst: Array
+    lower: Array  # exact or certified local constants
+    upper: Array
+
+
+@quietly
+def ratios(
+    rows: Sequence[Array], epsilons: Sequence[float], norms: Sequence[float], seed: int
+) -> Ratios:
+    """Empirical and local constants of all rows at once: rows of any length, filled with masks."""
+    x = np.full((len(rows), max(map(len, rows))), -math.inf)
+    for line, row in zip(x, rows, strict=True):
+        line[: len(row)] = row
+    xp, shape = namespace(x), (len(rows), len(epsilons), len(norms))
+    found = Ratios(np.zeros(shape), np.zeros(shape), *np.zeros((2, len(rows), len(norms))))
+    for j, p in enumerate(norms):
+        bound = local_lipschitz(x, p=p)
+        found.lower[:, j], found.upper[:, j] = bound.lower, bound.upper
+        for name in ("random", "worst"):
+            tried = directions(xp, x, p, 1.0, name, 1, seed)
+            for i, epsilon in enumerate(epsilons):
+                best = [step_ratio(xp, x, v, p, epsilon, 1.0) for v in tried]
+                getattr(found, name)[:, i, j] = np.max(best, axis=0)
+    return found
 
 
 class Grid:
@@ -35,30 +82,12 @@ class Grid:
         self.lower, self.upper = np.zeros(shape[1]), np.zeros(shape[1])
         self.rows = 0
 
-    def add(self, rows: Rows, kept: Any, samples: Any, layer: int, seed: int) -> None:
-        """Take in one row of every sample."""
-        for index, sample in enumerate(samples):
-            source = np.random.default_rng((seed, layer, int(sample), index % rows.windows))
-            heads, queries = np.nonzero(kept[index])
-            if sample >= SAMPLES or not len(heads):
-                continue
-            pick = source.integers(len(heads))
-            row = rows.scores[index, heads[pick], queries[pick]].detach().double().cpu()
-            row = row[row > HIDDEN]
-            if len(row) > 1:
-                self._row(row, int(source.integers(1 << 31)))
-
-    def _row(self, row: torch.Tensor, seed: int) -> None:
-        self.rows += 1
-        for j, p in enumerate(self.norms):
-            bound = local_lipschitz(row, p=p)
-            self.lower[j] = max(self.lower[j], float(bound.lower))
-            self.upper[j] = max(self.upper[j], float(bound.upper))
-            for i, epsilon in enumerate(self.epsilons):
-                found = empirical_lipschitz(row, p=p, epsilon=epsilon, seed=seed).lower
-                self.random[i, j] = max(self.random[i, j], float(found))
-                found = empirical_lipschitz(row, p=p, epsilon=epsilon, along="worst").lower
-                self.worst[i, j] = max(self.worst[i, j], float(found))
+    def take(self, found: Ratios, chosen: Array) -> None:
+        """Take in the rows of this layer among those that were measured."""
+        self.rows += int(chosen.sum())
+        for name in _ARRAYS:
+            most = getattr(found, name)[chosen].max(axis=0)
+            setattr(self, name, np.maximum(getattr(self, name), most))
 
     def merge(self, other: Grid) -> None:
         """Take in what another process has seen."""

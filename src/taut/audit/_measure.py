@@ -15,7 +15,10 @@ from taut.audit._head_state import LIMIT, series
 from taut.audit._layout import Rows
 
 Array = np.ndarray[Any, np.dtype[Any]]
-HIDDEN = -1e30  # scores below are masks: the lowest number of the type, or minus infinity
+# Scores below are masks: minus infinity, the lowest number of a type (-65504 in half precision), or
+# -10000 by an old custom. Their weight is 0 in any case.
+HIDDEN = -9e3
+PIECE = 1 << 18  # numbers that are worked on at a time
 
 
 class Measured(NamedTuple):
@@ -36,25 +39,21 @@ def measure(rows: Rows, real: torch.Tensor | None, norms: Sequence[float] = ()) 
     """
     scores = rows.scores.float() if rows.scores.dtype != torch.float64 else rows.scores
     weights = rows.weights.to(scores.dtype)
-    masked = scores < HIDDEN
-    visible = torch.where(masked, -math.inf, scores)
-    top = visible.amax(dim=-1)
-    lowest = torch.where(masked, math.inf, scores).amin(dim=-1)
-    broken = ~torch.isfinite(top) & (top != -math.inf)  # NaN or +inf somewhere
-    broken |= torch.isnan(lowest)
-    kept = torch.isfinite(top) & ~broken
+    top, lowest, seen, mean, best = _reduced(scores, weights)
+    broken = torch.isnan(top) | torch.isnan(lowest) | (top == math.inf)
+    kept = (top > HIDDEN) & ~broken
     if real is not None:
         kept &= real[:, None, :].to(kept.device)
-    entropy = torch.special.entr(weights).sum(dim=-1)
-    seen = (~masked).sum(dim=-1)
-    even = entropy / seen.clamp(min=2).to(entropy.dtype).log()
-    one, two = local_lipschitz(_clean(visible, kept), p=(1, 2))
+    # With Z the sum of exponentials, log Z = top − log(best weight), and H = log Z − Σ wx.
+    entropy = torch.where(kept, (top - best.log() - mean).clamp(min=0.0), 0.0)
+    even = entropy / seen.clamp(min=2).log()
+    one, two = local_lipschitz(_clean(scores, kept), p=(1, 2))
     values = {
         "one": one.value,
         "two": two.value,
         "entropy": entropy,
         "evenness": even.clamp(0.0, 1.0),
-        "top": weights.amax(dim=-1).clamp(0.0, 1.0),
+        "top": best.clamp(0.0, 1.0),
         "first": weights[..., 0],
         "range": torch.where(kept, top - lowest, 0.0),
         "score": torch.where(kept, top, 0.0),
@@ -75,8 +74,24 @@ def _upper(one: Bound, two: Bound, p: float) -> torch.Tensor:
     return (found * (1 + 1e-12)).clamp(max=LIMIT)
 
 
-def _clean(visible: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+def _reduced(scores: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Of every row: largest and lowest score, how many are not masks, Σ wx and the largest weight.
+
+    In pieces that stay in the cache, which is several times faster than whole tensors.
+    """
+    shape, keys = scores.shape[:-1], scores.shape[-1]
+    size = max(1, PIECE // keys) if scores.device.type == "cpu" else scores[..., 0].numel()
+    flat, shares = scores.reshape(-1, keys), weights.reshape(-1, keys)
+    found: list[list[torch.Tensor]] = []
+    for start in range(0, len(flat), size):
+        x, w = flat[start : start + size], shares[start : start + size]
+        lowest = torch.nn.functional.threshold(x, HIDDEN, math.inf).amin(dim=-1)
+        seen = (x - HIDDEN).clamp_(0.0, 1.0).sum(dim=-1)  # counting truth values takes longer
+        mean = torch.nn.functional.threshold(x, HIDDEN, 0.0).mul_(w).sum(dim=-1)
+        found.append([x.amax(dim=-1), lowest, seen, mean, w.amax(dim=-1)])
+    return tuple(torch.cat(parts).reshape(shape) for parts in zip(*found, strict=True))
+
+
+def _clean(scores: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     """Rows that do not count must not stop the others: they become zeros."""
-    if bool(kept.all()):
-        return visible
-    return torch.where(kept[..., None], visible, 0.0)
+    return scores if bool(kept.all()) else torch.where(kept[..., None], scores, 0.0)

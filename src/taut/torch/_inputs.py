@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ def read_inputs(
 
 def expanded(item: str) -> list[str]:
     """The files of a folder of images or of a pattern (images/*.png); else the item itself."""
-    if len(item) < 1000 and Path(item).is_dir():
+    if _is(item, Path.is_dir):
         inside = sorted(str(p) for p in Path(item).rglob("*") if p.suffix.lower() in IMAGES)
         if not inside:
             raise ValueError(f"there are no images in {item} ({', '.join(IMAGES)})")
@@ -65,6 +65,14 @@ def expanded(item: str) -> list[str]:
     return [item]
 
 
+def _is(item: str, kind: Callable[[Path], bool]) -> bool:
+    """Whether there is a file or folder of this name; what is too long for one is text."""
+    try:
+        return kind(Path(item))
+    except (OSError, ValueError):
+        return False
+
+
 def text_lines(given: list[str]) -> list[str]:
     """Lines of text files; what is no file is text itself."""
     lines: list[str] = []
@@ -72,7 +80,7 @@ def text_lines(given: list[str]) -> list[str]:
         path = Path(item)
         if path.suffix.lower() in (*TENSORS, *IMAGES):
             raise ValueError("give inputs of one kind: tensors, images or text")
-        if path.suffix.lower() == ".txt" or (len(item) < 1000 and path.is_file()):
+        if path.suffix.lower() == ".txt" or _is(item, Path.is_file):
             lines += [line for line in _text(path).splitlines() if line.strip()]
         else:
             lines.append(item)
