@@ -85,6 +85,10 @@ def _audit(place: str, label: str, samples: Samples, options: Options) -> Path |
         record = _fresh(describe(model, label), samples, options)
         file = _file(record, options)
         own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
+        if file.exists() and (known := Record.load(file)).complete:
+            if here.rank == 0:
+                _say(known, file, options)
+            return file
         if own.exists():
             record = Record.load(own)  # the same command has been here
         auditor = Auditor(
@@ -98,6 +102,9 @@ def _audit(place: str, label: str, samples: Samples, options: Options) -> Path |
         return file  # the first process shows the result
     if own != file:
         whole.save(file)
+        if whole.complete:
+            for part in file.parent.glob(f"{file.stem}.*-of-{here.world}.json"):
+                part.unlink()
     _say(whole, file, options)
     return file if whole.complete else None
 

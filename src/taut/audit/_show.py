@@ -141,13 +141,17 @@ def compared(files: list[Path], lines: int, *, as_json: bool) -> None:
         rows = [row for row in record.heads if row["rows"]]
         mean = sum(row["mean"] for row in rows) / max(len(rows), 1)
         print(f"{file}: {record.model['name']}, mean constant {mean:.4f} over {len(rows)} heads")
+    full = list(dict.fromkeys(head.layer for head in heads))
+    names = dict(zip(full, short_names(full), strict=True))
+    if pattern(full):
+        print(f"Layers are {pattern(full)}")
     table = Table("layer", "head", title="Mean constants in l2, largest change first")
     for file in files:
         table.add_column(Text(file.stem), justify="right")
     table.add_column("change", justify="right")
     for head in sorted(heads, key=lambda head: -abs(head.change))[:lines]:
         means = ["-" if mean is None else f"{mean:.4f}" for mean in head.means]
-        table.add_row(Text(head.layer), str(head.head), *means, f"{head.change:+.4f}")
+        table.add_row(Text(names[head.layer]), str(head.head), *means, f"{head.change:+.4f}")
     Console().print(table)
 
 
