@@ -49,6 +49,7 @@ LAYERS = (
     "games",
     "torch",
     "audit",
+    "control",
     "__init__",
     "cli",
     "__main__",
@@ -96,9 +97,9 @@ def test_all_is_what_is_public():
     assert sorted(taut.__all__) == taut.__all__
     public = {name for name in vars(taut) if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
     # Submodules show once somebody has imported them.
-    assert (public - {"cli"}) | {"attention", "audit", "games", "torch"} == set(taut.__all__) - {
-        "__version__"
-    }
+    assert (public - {"cli"}) | {"attention", "audit", "control", "games", "torch"} == set(
+        taut.__all__
+    ) - {"__version__"}
     for name in taut.__all__:
         assert getattr(taut, name).__doc__
 

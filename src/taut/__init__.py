@@ -23,7 +23,7 @@ from taut._steps import (
 )
 
 if TYPE_CHECKING:
-    from taut import attention, audit, games, torch
+    from taut import attention, audit, control, games, torch
 
 __version__ = "0.1.0"
 
@@ -39,6 +39,7 @@ __all__ = [
     "blend",
     "bounded_logits_lipschitz",
     "chain",
+    "control",
     "empirical_lipschitz",
     "entropy_floor",
     "games",
@@ -68,7 +69,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import these packages on first use: not everybody needs them."""
-    if name not in ("attention", "audit", "games", "torch"):
+    if name not in ("attention", "audit", "control", "games", "torch"):
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 

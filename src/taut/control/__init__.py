@@ -1,0 +1,10 @@
+"""Control: constraints that keep attention from becoming too sensitive while a model is trained.
+
+Needs PyTorch: ``pip install "taut[torch]"``.
+"""
+
+from taut.control._find import Block, find_blocks
+from taut.control._orthogonality import Orthogonality, Verified, constrain
+from taut.control._weights import Weight
+
+__all__ = ["Block", "Orthogonality", "Verified", "Weight", "constrain", "find_blocks"]

@@ -1,0 +1,128 @@
+"""‖AᵀA − I‖²_F of attention weights, and its derivative, without keeping the weights of any head.
+
+A = softmax(factor·QKᵀ + bias) is formed for some heads at a time; value and derivatives come out of
+the same pass, and what is kept for the backward pass has the size of queries and keys. Keys that no
+query sees and queries that are padding do not count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+HIDDEN = -9e3  # scores below are masks
+AT_ONCE = 1 << 21  # weights that are formed at a time
+
+
+class Asked(NamedTuple):
+    """How scores come about, and what of them counts."""
+
+    factor: float
+    causal: bool
+    probes: int  # 0: exact; else so many random directions
+    generator: torch.Generator | None
+
+
+class AffinityPenalty(torch.autograd.Function):
+    """The penalty summed over samples and heads; queries and keys are (groups, tokens, width)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: torch.Tensor,
+        keys: torch.Tensor,
+        bias: torch.Tensor | None,
+        asked: Asked,
+    ) -> torch.Tensor:
+        """Value, and the derivatives that the backward pass only scales."""
+        wanted = any(ctx.needs_input_grad[:3])
+        slopes = [torch.zeros_like(t) if wanted else t.new_zeros(0) for t in (queries, keys)]
+        steep = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
+        total = queries.new_zeros(())
+        size = max(1, AT_ONCE // (queries.shape[1] * keys.shape[1]))
+        for start in range(0, len(queries), size):
+            part = slice(start, start + size)
+            q, k = queries[part], keys[part]
+            b = None if bias is None else bias[part] if len(bias) > 1 else bias
+            weights, count = _weights(q, k, b, asked)
+            value, slope = _value(weights, asked, wanted)
+            total += value + count
+            if slope is None:
+                continue
+            # Through the softmax, in place: s∘(g − ⟨s, g⟩).
+            slope.mul_(weights)
+            slope.sub_(weights * slope.sum(dim=-1, keepdim=True))
+            if steep is not None:
+                _add_up(steep[part] if len(steep) > 1 else steep, slope)
+            slope.mul_(asked.factor)
+            slopes[0][part] = torch.bmm(slope, k)
+            slopes[1][part] = torch.bmm(slope.mT, q)
+        ctx.save_for_backward(*slopes, steep)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """What the forward pass has found, scaled."""
+        found = [None if slope is None else given[0] * slope for slope in ctx.saved_tensors]
+        return (*found, None)
+
+
+def _add_up(into: torch.Tensor, slope: torch.Tensor) -> None:
+    into += slope.sum_to_size(into.shape) if slope.shape != into.shape else slope
+
+
+def _weights(
+    q: torch.Tensor, k: torch.Tensor, bias: torch.Tensor | None, asked: Asked
+) -> tuple[torch.Tensor, torch.Tensor | float]:
+    """Weights of some heads, rows of padding 0, and how many keys count in all."""
+    scores = torch.bmm(q, k.mT).mul_(asked.factor)
+    tokens, seen = scores.shape[1:]
+    count: torch.Tensor | float = float(len(scores) * seen)
+    kept = None
+    if bias is not None:
+        scores += bias
+        visible = (bias > HIDDEN).expand(-1, tokens, seen)
+        keys = visible.any(dim=1)
+        count = keys.sum().to(q.dtype) * (len(scores) / len(keys))
+        kept = visible.any(dim=2, keepdim=True)
+        if tokens == seen:  # attention of a sequence to itself: what is no key is no query
+            kept = kept & keys[:, :, None]
+    if asked.causal:
+        rows = torch.arange(tokens, device=q.device)[:, None]
+        scores.masked_fill_(rows < torch.arange(seen, device=q.device), -torch.inf)
+    weights = torch.softmax(scores, dim=-1)
+    return weights if kept is None else weights.masked_fill_(~kept, 0.0), count
+
+
+def _value(
+    weights: torch.Tensor, asked: Asked, wanted: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """‖AᵀA‖² − 2‖A‖², or an unbiased estimate, and the derivative with respect to A."""
+    if asked.probes:
+        return _estimate(weights, asked, wanted)
+    rows, columns = weights.shape[1:]
+    gram = torch.bmm(weights.mT, weights) if columns <= rows else torch.bmm(weights, weights.mT)
+    value = gram.square().sum() - 2 * gram.diagonal(dim1=1, dim2=2).sum()
+    if not wanted:
+        return value, None
+    gram.diagonal(dim1=1, dim2=2).sub_(1.0)
+    slope = torch.bmm(weights, gram) if columns <= rows else torch.bmm(gram, weights)
+    return value, slope.mul_(4.0)
+
+
+def _estimate(
+    weights: torch.Tensor, asked: Asked, wanted: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """E‖(AᵀA − I)z‖² over random signs z, less the constant that the caller adds for I."""
+    shape = (len(weights), weights.shape[2], asked.probes)
+    signs = torch.randint(2, shape, generator=asked.generator, device=weights.device)
+    z = signs.to(weights.dtype).mul_(2).sub_(1)
+    moved = torch.bmm(weights, z)
+    off = torch.bmm(weights.mT, moved)  # AᵀAz
+    value = (off.square().sum() - 2 * moved.square().sum()) / asked.probes
+    if not wanted:
+        return value, None
+    off = off - z
+    slope = torch.bmm(moved, off.mT).baddbmm_(torch.bmm(weights, off), z.mT)
+    return value, slope.mul_(2 / asked.probes)

@@ -1,0 +1,174 @@
+"""Find the attention and feed-forward weights of a model by how its modules are built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from taut.audit._layout import heads_of
+from taut.control._weights import Weight, fused
+
+_QUERIES = (  # names of the projections in a module: query, key, value, output
+    ("q_proj", "k_proj", "v_proj", "o_proj"),
+    ("q_proj", "k_proj", "v_proj", "out_proj"),
+    ("q_proj", "k_proj", "v_proj", "dense"),
+    ("query_proj", "key_proj", "value_proj", "dense"),
+    ("q", "k", "v", "o"),
+    ("q_lin", "k_lin", "v_lin", "out_lin"),
+    ("query", "key", "value", "dense"),
+)
+_FORWARDS = (  # names of the two linear maps, the second last; gates count as first maps
+    ("linear1", "linear2"),
+    ("fc1", "fc2"),
+    ("lin1", "lin2"),
+    ("c_fc", "c_proj"),
+    ("gate_proj", "up_proj", "down_proj"),
+    ("wi_0", "wi_1", "wo"),
+    ("wi", "wo"),
+    ("weights_in", "weights_out"),
+    ("intermediate_dense", "output_dense"),
+    ("ffn", "ffn_output"),
+    ("dense_h_to_4h", "dense_4h_to_h"),
+)
+
+
+class Block(NamedTuple):
+    """The weights of one attention or one feed-forward network.
+
+    ``weights`` has the keys query, key, value and output, or first (gate) and second; where they
+    are fused in an order that differs between models, query-key-value.
+    """
+
+    path: str
+    kind: str  # attention or feed-forward
+    weights: dict[str, Weight]
+    heads: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.kind}, {', '.join(map(str, self.weights.values()))}"
+
+
+def find_blocks(model: nn.Module, only: str | None = None) -> list[Block]:
+    """The attention and feed-forward weights of a model, in its order.
+
+    Parameters
+    ----------
+    model
+        Of ``torch.nn`` or Hugging Face, or built alike: modules are known by the names of their
+        linear maps.
+    only
+        A pattern such as ``"encoder.*"``: blocks whose path does not match are left out.
+    """
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    modules = dict(model.named_modules())
+    found: list[Block] = []
+    taken: set[tuple[int, ...]] = set()
+    for path, module in modules.items():
+        for make in (_attention, _feed_forward):
+            block = make(path, module, modules, names)
+            if block is None or (only is not None and not fnmatchcase(path, only)):
+                continue
+            key = tuple(id(weight.parameter) for weight in block.weights.values())
+            if key not in taken:  # layers that share their weights count once
+                taken.add(key)
+                found.append(block)
+    if not found:
+        what = f" that matches {only!r}" if only else ""
+        raise ValueError(
+            f"no attention or feed-forward network{what} was found; give blocks= by hand"
+        )
+    return found
+
+
+Modules = Mapping[str, nn.Module]
+Names = Mapping[int, str]
+Make = Callable[[str, nn.Module, Modules, Names], Block | None]
+
+
+def _attention(path: str, module: Any, modules: Modules, names: Names) -> Block | None:
+    heads = heads_of(module)
+    if isinstance(module, nn.MultiheadAttention):
+        return Block(path, "attention", dict(_torch_attention(module, names)), heads)
+    if hasattr(module, "c_attn") and hasattr(module, "c_proj"):
+        return Block(path, "attention", dict(_gpt2_attention(module, names)), heads)
+    if hasattr(module, "query_key_value") and hasattr(module, "dense"):
+        both = {"query-key-value": module.query_key_value, "output": module.dense}
+        return Block(path, "attention", {k: _weight(m, names) for k, m in both.items()}, heads)
+    for *given, out in _QUERIES:
+        if not all(_linear(getattr(module, name, None)) for name in given):
+            continue
+        output = getattr(module, out, None) or _beside(path, modules)
+        if not _linear(output):
+            continue
+        maps = zip(("query", "key", "value"), given, strict=True)
+        weights = {role: _weight(getattr(module, name), names) for role, name in maps}
+        return Block(path, "attention", {**weights, "output": _weight(output, names)}, heads)
+    return None
+
+
+def _beside(path: str, modules: Modules) -> Any:
+    """BERT and ViT keep the output map in a module beside: attention.output.dense."""
+    parent = modules.get(path.rpartition(".")[0])
+    return getattr(getattr(parent, "output", None), "dense", None)
+
+
+def _torch_attention(module: nn.MultiheadAttention, names: Names) -> Iterator[tuple[str, Weight]]:
+    roles = ("query", "key", "value")
+    if module.in_proj_weight is not None:
+        inner: Any = module.in_proj_weight
+        yield from zip(roles, fused(names[id(inner)], inner, [module.embed_dim] * 3), strict=True)
+    else:
+        for role, name in zip(roles, ("q", "k", "v"), strict=True):
+            parameter: Any = getattr(module, f"{name}_proj_weight")
+            yield role, Weight(names[id(parameter)], parameter)
+    outer: Any = module.out_proj.weight
+    yield "output", Weight(names[id(outer)], outer)
+
+
+def _gpt2_attention(module: Any, names: Names) -> Iterator[tuple[str, Weight]]:
+    inner = module.c_attn.weight
+    width = module.c_proj.weight.shape[0]
+    if hasattr(module, "q_attn"):  # cross-attention
+        yield "query", _weight(module.q_attn, names)
+        roles = ["key", "value"]
+    else:
+        roles = ["query", "key", "value"]
+    turned = _turned(module.c_attn)
+    parts = fused(names[id(inner)], inner, [width] * len(roles), turned=turned)
+    yield from zip(roles, parts, strict=True)
+    yield "output", _weight(module.c_proj, names)
+
+
+def _feed_forward(path: str, module: Any, modules: Modules, names: Names) -> Block | None:
+    for given in _FORWARDS:
+        maps = [getattr(module, name, None) for name in given]
+        if all(map(_linear, maps)):
+            return _forward_block(path, maps, names)
+    inner = getattr(getattr(module, "intermediate", None), "dense", None)
+    output = getattr(getattr(module, "output", None), "dense", None)
+    if _linear(inner) and _linear(output):
+        return _forward_block(path, [inner, output], names)
+    return None
+
+
+def _forward_block(path: str, maps: list[Any], names: Names) -> Block:
+    roles = ("first", "second") if len(maps) == 2 else ("gate", "first", "second")
+    weights = {role: _weight(m, names) for role, m in zip(roles, maps, strict=True)}
+    return Block(path, "feed-forward", weights)
+
+
+def _linear(module: Any) -> bool:
+    return getattr(getattr(module, "weight", None), "ndim", 0) == 2 and isinstance(
+        module, nn.Module
+    )
+
+
+def _weight(module: Any, names: Names) -> Weight:
+    return Weight(names[id(module.weight)], module.weight, _turned(module))
+
+
+def _turned(module: nn.Module) -> bool:
+    return type(module).__name__ == "Conv1D"

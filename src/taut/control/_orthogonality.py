@@ -1,0 +1,229 @@
+"""Orthogonality constraints (S4) on any transformer: a penalty to add to the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from taut.control._find import Block, find_blocks
+from taut.control._gram import Gram, gram, slopes
+from taut.control._seen import Noticed, watch
+from taut.control._weights import Weight
+
+PRESETS = {"VAR-I": ("AM",), "VAR-II": ("AM", "LA"), "VAR-III": ("AM", "LA", "LF")}
+PARTS = ("AM", "LA", "LF")
+JOINS = ("stack", "beside", "each")
+
+
+class Verified(NamedTuple):
+    """One matrix against its singular values."""
+
+    name: str
+    penalty: float  # ‖WᵀW − I‖²_F of the matrix or the joined ones
+    sigma: float  # largest singular value, by a singular value decomposition
+    certificate: float  # √(1 + ‖WᵀW − I‖_F), never below it (theorem ortho-cert)
+
+
+class Orthogonality:
+    """Penalties that pull linear maps and attention matrices towards orthogonality.
+
+    Made by :func:`constrain`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parts: Sequence[str],
+        strength: float,
+        blocks: Sequence[Block],
+        join: str,
+        probes: int,
+        seed: int,
+    ) -> None:
+        self.model, self.parts, self.strength = model, tuple(parts), strength
+        self.blocks, self.join = list(blocks), join
+        self._terms: list[torch.Tensor] = []
+        self._handles: list[Any] = []
+        self._probes, self._seed = probes, seed
+
+    def apply(self) -> Orthogonality:
+        """Begin to watch attention, where it is constrained. Weights need nothing."""
+        if "AM" not in self.parts or self._handles:
+            return self
+        modules = dict(self.model.named_modules())
+        chosen = {b.path: modules[b.path] for b in self.blocks if b.kind == "attention"}
+        device = next(self.model.parameters()).device
+        generator = torch.Generator(device).manual_seed(self._seed) if self._probes else None
+        mode = Noticed(self._note, self._probes, generator)
+        self._handles = watch(chosen, mode, lambda: self.model.training)
+        clear = self.model.register_forward_pre_hook(lambda *_: self._terms.clear())
+        self._handles.append(clear)
+        return self
+
+    def _note(self, term: torch.Tensor) -> None:
+        if torch._C._current_graph_task_id() == -1:  # not again where checkpoints compute anew
+            self._terms.append(term)
+
+    def penalty(self) -> torch.Tensor:
+        """What to add to the loss: of the weights now, and of attention in the last pass."""
+        return self.strength * sum(self._parts().values(), self._zero())
+
+    def values(self) -> dict[str, float]:
+        """The penalties by part, without the strength, for a log."""
+        with torch.no_grad():
+            return {name: float(value) for name, value in self._parts().items()}
+
+    def _parts(self) -> dict[str, torch.Tensor]:
+        found = {}
+        if "AM" in self.parts:
+            if not self._terms and self.model.training and torch.is_grad_enabled():
+                raise RuntimeError(
+                    "no attention was seen: call penalty() after a forward pass in training mode; "
+                    "reentrant checkpoints hide it (use use_reentrant=False)"
+                )
+            found["AM"] = sum(self._terms, self._zero())
+        for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
+            if part in self.parts:
+                groups = self._groups(kind)
+                found[part] = sum(map(self._group, groups.values()), self._zero())
+        return found
+
+    def _group(self, weights: list[tuple[Weight, bool]]) -> torch.Tensor:
+        matrices = _matrices(weights)
+        value: torch.Tensor = Gram.apply(*matrices)  # type: ignore[no-untyped-call]
+        if self.join == "beside" and len(matrices) > 1:  # the larger Gram matrix of the two
+            value = value + sum(map(len, matrices)) - matrices[0].shape[1]
+        return value
+
+    def _zero(self) -> torch.Tensor:
+        return torch.zeros((), device=next(self.model.parameters()).device)
+
+    def _groups(self, kind: str) -> dict[str, list[tuple[Weight, bool]]]:
+        """Matrices that stand below each other, by name; True where they are transposed for it."""
+        found: dict[str, list[tuple[Weight, bool]]] = {}
+        for block in self.blocks:
+            if block.kind != kind:
+                continue
+            if kind == "attention" and self.join != "each":
+                # The width of the model goes last; in the output it is first.
+                found[block.path] = [(w, role == "output") for role, w in block.weights.items()]
+            else:
+                found |= {str(w): [(w, False)] for w in block.weights.values()}
+        return found
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> Any:
+        """Add the gradients of the weights' part (LA, LF) before every step of an optimiser.
+
+        This costs one pass a step, however many passes are accumulated, and comes after gradient
+        clipping and unscaling. Attention's part (AM) must still be added to the loss. Returns a
+        handle with ``remove()``.
+        """
+        return optimizer.register_step_pre_hook(lambda *_: self.add_gradients())
+
+    @torch.no_grad()
+    def add_gradients(self) -> None:
+        """Add the gradients of the weights' part to those that the parameters have."""
+        for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
+            for weights in self._groups(kind).values() if part in self.parts else ():
+                matrices = _matrices(weights)
+                _, rest = gram(matrices)
+                for (weight, turn), slope in zip(weights, slopes(matrices, rest), strict=True):
+                    weight.add_gradient(self.strength * (slope.mT if turn else slope))
+
+    @torch.no_grad()
+    def verify(self) -> list[Verified]:
+        """Every constrained group of weights against its exact singular values."""
+        found = []
+        for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
+            for name, weights in self._groups(kind).items() if part in self.parts else ():
+                joined = torch.cat([m.double() for m in _matrices(weights)])
+                value = float(gram([joined])[0])
+                sigma = float(torch.linalg.matrix_norm(joined, 2))
+                found.append(Verified(name, value, sigma, math.sqrt(1 + math.sqrt(value))))
+        return found
+
+    def bake(self) -> nn.Module:
+        """Leave the model as it is now, with nothing of this attached to it."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._terms.clear()
+        return self.model
+
+    def __str__(self) -> str:
+        lines = [f"{' + '.join(self.parts)}, strength {self.strength:g}, on"]
+        kinds = {"attention": {"AM", "LA"}, "feed-forward": {"LF"}}
+        lines += [f"  {b}" for b in self.blocks if kinds[b.kind] & set(self.parts)]
+        return "\n".join(lines)
+
+
+def _matrices(weights: list[tuple[Weight, bool]]) -> list[torch.Tensor]:
+    return [w.matrix().mT if turn else w.matrix() for w, turn in weights]
+
+
+def constrain(
+    model: nn.Module,
+    preset: str | Sequence[str] = "VAR-III",
+    *,
+    strength: float = 1e-8,
+    join: str = "stack",
+    only: str | None = None,
+    blocks: Sequence[Block] | None = None,
+    probes: int = 0,
+    seed: int = 0,
+) -> Orthogonality:
+    """Constrain a transformer to orthogonality, as S4 does, by penalties.
+
+    Parameters
+    ----------
+    model
+        Any model whose attention and feed-forward networks can be found
+        (:func:`taut.control.find_blocks`).
+    preset
+        ``"VAR-I"`` (attention matrices), ``"VAR-II"`` (and the linear maps of attention),
+        ``"VAR-III"`` (and those of feed-forward networks), or a list of ``"AM"``, ``"LA"`` and
+        ``"LF"``.
+    strength
+        λ, at least 0. S4 tries 1e-6, 1e-8 and 1e-10.
+    join
+        How query, key, value and output maps of a layer are put together, of which S4 says nothing:
+        ``"stack"``, below each other, the width of the model in the columns; ``"beside"`` each
+        other, the transpose, whose penalty is larger by a constant; or ``"each"`` by itself.
+    only
+        A pattern of module paths, such as ``"encoder.*"``.
+    blocks
+        The weights themselves, instead of those that are found.
+    probes
+        Estimate the penalty of attention from so many random directions, without bias; 0: exactly.
+    seed
+        Of the random directions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> constraint = constrain(model, "VAR-III", strength=1e-3)
+    >>> loss = model(torch.randn(2, 5, 8)).square().mean() + constraint.penalty()
+    >>> loss.backward()
+    >>> sorted(constraint.values())
+    ['AM', 'LA', 'LF']
+    """
+    parts = PRESETS.get(preset, (preset,)) if isinstance(preset, str) else tuple(preset)
+    if not parts or not set(parts) <= set(PARTS):
+        known = ", ".join([*PRESETS, *PARTS])
+        raise ValueError(f"preset must be one of {known}, or a list of parts, got {preset!r}")
+    if not isinstance(strength, (int, float)) or not 0 <= strength < math.inf:
+        raise ValueError(f"strength must be a number of at least 0, got {strength!r}")
+    if join not in JOINS:
+        raise ValueError(f"join must be one of {', '.join(JOINS)}, got {join!r}")
+    chosen = find_blocks(model, only) if blocks is None else list(blocks)
+    needed = {"AM": "attention", "LA": "attention", "LF": "feed-forward"}
+    for part in parts:
+        if not any(block.kind == needed[part] for block in chosen):
+            raise ValueError(f"{part} constrains {needed[part]}, and none was found in this model")
+    return Orthogonality(model, parts, strength, chosen, join, probes, seed).apply()

@@ -1,0 +1,74 @@
+"""Weights as matrices (out, in), however a model keeps them: turned, fused, or in shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+
+class Weight(NamedTuple):
+    """A matrix of a model, or the part of one that is fused with others."""
+
+    name: str  # of the parameter in the model
+    parameter: nn.Parameter
+    turned: bool = False  # kept as (in, out), as GPT-2 does
+    rows: tuple[int, int] | None = None  # of the matrix (out, in), where it is fused
+
+    def matrix(self) -> torch.Tensor:
+        """The matrix (out, in), whole on every process, with its gradient."""
+        return self._part(whole(self.parameter))
+
+    def add_gradient(self, gradient: torch.Tensor) -> None:
+        """Add a gradient of the matrix to the one the parameter has."""
+        full = torch.zeros(self.parameter.shape, dtype=gradient.dtype, device=gradient.device)
+        self._part(full).copy_(gradient)
+        added = like_shards(full.to(self.parameter.dtype), self.parameter)
+        if self.parameter.grad is None:
+            self.parameter.grad = added
+        else:
+            self.parameter.grad += added
+
+    @torch.no_grad()
+    def replace(self, matrix: torch.Tensor) -> None:
+        """Put another matrix in its place; what is fused with it stays."""
+        full = whole(self.parameter).detach().clone()
+        self._part(full).copy_(matrix)
+        self.parameter.copy_(like_shards(full, self.parameter))
+
+    def _part(self, full: torch.Tensor) -> torch.Tensor:
+        found = full.mT if self.turned else full
+        return found if self.rows is None else found[slice(*self.rows)]
+
+    def __str__(self) -> str:
+        part = "" if self.rows is None else f"[{self.rows[0]}:{self.rows[1]}]"
+        return f"{self.name}{part}"
+
+
+def whole(parameter: torch.Tensor) -> torch.Tensor:
+    """A parameter on every process, gathered from its shards if it is in any."""
+    gather = getattr(parameter, "full_tensor", None)
+    return parameter if gather is None else gather()
+
+
+def like_shards(full: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A whole tensor, cut into shards like a parameter."""
+    if not hasattr(parameter, "full_tensor"):
+        return full
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(parameter, DTensor)
+    return distribute_tensor(full, parameter.device_mesh, parameter.placements, src_data_rank=None)
+
+
+def fused(
+    name: str, parameter: nn.Parameter, sizes: Sequence[int], *, turned: bool = False
+) -> list[Weight]:
+    """The parts of a matrix that holds several, one below the other."""
+    found, start = [], 0
+    for size in sizes:
+        found.append(Weight(name, parameter, turned, (start, start + size)))
+        start += size
+    return found
