@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from taut.control._seen import Products, Scores
+
 HIDDEN = -9e3  # scores below are masks
 AT_ONCE = 1 << 21  # weights that are formed at a time
 
@@ -22,6 +24,34 @@ class Asked(NamedTuple):
     causal: bool
     probes: int  # 0: exact; else so many random directions
     generator: torch.Generator | None
+
+
+def affinity_penalty(
+    seen: Products | Scores, probes: int, generator: torch.Generator | None
+) -> torch.Tensor:
+    """The mean over samples of the sum over heads."""
+    if isinstance(seen, Scores):
+        return _written_out(seen) / len(seen.scores)
+    q, k = seen.query.flatten(0, 1), seen.key.flatten(0, 1)
+    bias = seen.bias
+    if bias is not None:  # for every group of heads, or one for all
+        one = bias.shape[:2].numel() == 1
+        shape = (*seen.query.shape[:2], *bias.shape[2:])
+        bias = bias.flatten(0, 1) if one else bias.expand(shape).flatten(0, 1)
+    asked = Asked(seen.factor, seen.causal, probes, generator)
+    total: torch.Tensor = AffinityPenalty.apply(q, k, bias, asked)  # type: ignore[no-untyped-call]
+    return total / len(seen.query)
+
+
+def _written_out(seen: Scores) -> torch.Tensor:
+    """From the weights themselves, where the model forms them: their memory is spent already."""
+    weights = seen.weights
+    tokens, keys = weights.shape[-2:]
+    real = (seen.scores.detach() > HIDDEN).any(dim=-2)
+    if tokens == keys:
+        weights = weights * real[..., :, None]
+    gram = weights.mT @ weights if keys <= tokens else weights @ weights.mT
+    return gram.square().sum() - 2 * weights.square().sum() + real.sum()
 
 
 class AffinityPenalty(torch.autograd.Function):

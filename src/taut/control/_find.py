@@ -119,7 +119,11 @@ def _torch_attention(module: nn.MultiheadAttention, names: Names) -> Iterator[tu
     roles = ("query", "key", "value")
     if module.in_proj_weight is not None:
         inner: Any = module.in_proj_weight
-        yield from zip(roles, fused(names[id(inner)], inner, [module.embed_dim] * 3), strict=True)
+        yield from zip(
+            roles,
+            fused(names[id(inner)], inner, [module.embed_dim] * 3, bias=module.in_proj_bias),
+            strict=True,
+        )
     else:
         for role, name in zip(roles, ("q", "k", "v"), strict=True):
             parameter: Any = getattr(module, f"{name}_proj_weight")
@@ -137,7 +141,9 @@ def _gpt2_attention(module: Any, names: Names) -> Iterator[tuple[str, Weight]]:
     else:
         roles = ["query", "key", "value"]
     turned = _turned(module.c_attn)
-    parts = fused(names[id(inner)], inner, [width] * len(roles), turned=turned)
+    parts = fused(
+        names[id(inner)], inner, [width] * len(roles), turned=turned, bias=module.c_attn.bias
+    )
     yield from zip(roles, parts, strict=True)
     yield "output", _weight(module.c_proj, names)
 
@@ -167,7 +173,8 @@ def _linear(module: Any) -> bool:
 
 
 def _weight(module: Any, names: Names) -> Weight:
-    return Weight(names[id(module.weight)], module.weight, _turned(module))
+    bias = getattr(module, "bias", None)
+    return Weight(names[id(module.weight)], module.weight, _turned(module), bias=bias)
 
 
 def _turned(module: nn.Module) -> bool:

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from taut.control._affinity import affinity_penalty
 from taut.control._find import Block, find_blocks
 from taut.control._gram import Gram, gram, slopes
-from taut.control._seen import Noticed, watch
+from taut.control._seen import Products, Scores, drawn, first_time
+from taut.control._watch import Watch
 from taut.control._weights import Weight
 
 PRESETS = {"VAR-I": ("AM",), "VAR-II": ("AM", "LA"), "VAR-III": ("AM", "LA", "LF")}
@@ -48,7 +50,7 @@ class Orthogonality:
         self.blocks, self.join = list(blocks), join
         self._terms: list[torch.Tensor] = []
         self._handles: list[Any] = []
-        self._probes, self._seed = probes, seed
+        self._probes, self._seed, self._passes = probes, seed, 0
 
     def apply(self) -> Orthogonality:
         """Begin to watch attention, where it is constrained. Weights need nothing."""
@@ -56,16 +58,25 @@ class Orthogonality:
             return self
         modules = dict(self.model.named_modules())
         chosen = {b.path: modules[b.path] for b in self.blocks if b.kind == "attention"}
-        device = next(self.model.parameters()).device
-        generator = torch.Generator(device).manual_seed(self._seed) if self._probes else None
-        mode = Noticed(self._note, self._probes, generator)
-        self._handles = watch(chosen, mode, lambda: self.model.training)
-        clear = self.model.register_forward_pre_hook(lambda *_: self._terms.clear())
-        self._handles.append(clear)
+        listening = Watch(
+            chosen, self._note, lambda: self.model.training and torch.is_grad_enabled()
+        )
+        begin = self.model.register_forward_pre_hook(lambda *_: self._begin())
+        self._handles = [listening, begin]
         return self
 
-    def _note(self, term: torch.Tensor) -> None:
-        if torch._C._current_graph_task_id() == -1:  # not again where checkpoints compute anew
+    def _begin(self) -> None:
+        self._terms.clear()
+        self._passes += 1
+
+    def _note(self, seen: Products | Scores) -> None:
+        generator = None
+        if self._probes:
+            device = next(self.model.parameters()).device
+            generator = torch.Generator(device)
+            generator.manual_seed(drawn(self._seed, self._passes, seen.path))
+        term = affinity_penalty(seen, self._probes, generator)
+        if first_time():
             self._terms.append(term)
 
     def penalty(self) -> torch.Tensor:

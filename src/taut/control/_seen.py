@@ -1,48 +1,65 @@
 """See the queries and keys of attention modules in a training pass, with their gradients.
 
 Inside a module known to be attention, calls of scaled_dot_product_attention and softmax are noticed
-on their way: the model computes what it would, and a penalty is made of what went in.
+on their way: the model computes what it would, and what went in is handed on.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from taut.audit._layout import heads_of
-from taut.control._affinity import HIDDEN, AffinityPenalty, Asked
-
 _SOFTMAX = (torch.softmax, functional.softmax, torch.Tensor.softmax)
-Note = Callable[[torch.Tensor], None]
+
+
+class Products(NamedTuple):
+    """Attention that a kernel computes: queries and keys (samples, heads, tokens, width)."""
+
+    path: str
+    query: torch.Tensor
+    key: torch.Tensor
+    bias: torch.Tensor | None  # added to the scores
+    factor: float
+    causal: bool
+
+
+class Scores(NamedTuple):
+    """Attention that a model writes out: scores and weights (samples, heads, queries, keys)."""
+
+    path: str
+    scores: torch.Tensor
+    weights: torch.Tensor
+
+
+Note = Callable[[Products | Scores], None]
 
 
 class Noticed(TorchFunctionMode):
-    """While it is on, every attention gives a term: the mean over samples, the sum over heads."""
+    """While it is on, every attention of a module with this path and so many heads is handed on."""
 
-    def __init__(self, note: Note, probes: int, generator: torch.Generator | None) -> None:
+    def __init__(self, path: str, heads: int, note: Note) -> None:
         super().__init__()
-        self.note, self.probes, self.generator = note, probes, generator
-        self.heads: int | None = None  # of the module that runs
+        self.path, self.heads, self.note = path, heads, note
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Run the function; make a term if it is attention."""
+        """Run the function; hand on what went in if it is attention."""
         kwargs = kwargs or {}
         if function is functional.multi_head_attention_forward:
             with self._inside():
                 return function(*args, **kwargs)
         result = function(*args, **kwargs)
         if function is functional.scaled_dot_product_attention:
-            self.note(self._from_products(*args, **kwargs))
+            self._products(*args, **kwargs)
         elif function in _SOFTMAX and result.ndim >= 3:
-            self.note(_from_weights(args[0], result) / self._samples(result))
+            self._scores(args[0], result)
         return result
 
     @contextmanager
@@ -51,12 +68,12 @@ class Noticed(TorchFunctionMode):
         products, softmax = functional.scaled_dot_product_attention, functional.softmax
 
         def seen(*args: Any, **kwargs: Any) -> Any:
-            self.note(self._from_products(*args, **kwargs))
+            self._products(*args, **kwargs)
             return products(*args, **kwargs)
 
         def weighed(*args: Any, **kwargs: Any) -> Any:
             result = softmax(*args, **kwargs)
-            self.note(_from_weights(args[0], result) / self._samples(result))
+            self._scores(args[0], result)
             return result
 
         functional.scaled_dot_product_attention, functional.softmax = seen, weighed
@@ -65,7 +82,7 @@ class Noticed(TorchFunctionMode):
         finally:
             functional.scaled_dot_product_attention, functional.softmax = products, softmax
 
-    def _from_products(
+    def _products(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
@@ -75,63 +92,48 @@ class Noticed(TorchFunctionMode):
         is_causal: bool = False,
         scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> torch.Tensor:
+    ) -> None:
         with torch.autocast(query.device.type, enabled=False):
-            q, k = (t.float() if t.dtype != torch.float64 else t for t in (query, key))
+            q, k = (self._split(_wide(t)) for t in (query, key))
             if k.shape[1] != q.shape[1]:  # grouped heads
                 k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-            bias = None if attn_mask is None else _bias(attn_mask, q, k)
             factor = q.shape[-1] ** -0.5 if scale is None else scale
-            asked = Asked(factor, is_causal, self.probes, self.generator)
-            groups = q.flatten(0, -3), k.flatten(0, -3)
-            total: torch.Tensor = AffinityPenalty.apply(*groups, bias, asked)  # type: ignore[no-untyped-call]
-        return total / self._samples(q)
+            bias = None if attn_mask is None else self._bias(attn_mask, q)
+            self.note(Products(self.path, q, k, bias, factor, is_causal))
 
-    def _samples(self, tensor: torch.Tensor) -> int:
-        """Samples of a batch of matrices, which may have joined them with the heads."""
-        if tensor.ndim > 3 or self.heads is None:
-            return len(tensor) if tensor.ndim > 3 else 1
-        return max(1, len(tensor) // self.heads)
+    def _scores(self, scores: torch.Tensor, weights: torch.Tensor) -> None:
+        with torch.autocast(scores.device.type, enabled=False):
+            both = (self._split(_wide(t)) for t in (scores, weights))
+            self.note(Scores(self.path, *both))
 
+    def _split(self, tensor: torch.Tensor) -> torch.Tensor:
+        """(samples, heads, ...), where samples and heads may have been joined."""
+        if tensor.ndim > 3:
+            return tensor
+        heads = self.heads if len(tensor) % self.heads == 0 else 1
+        return tensor.reshape(-1, heads, *tensor.shape[1:])
 
-def _bias(mask: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-    """What is added to the scores, for every group of heads or for all alike."""
-    if mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
-    mask = mask.to(q.dtype)
-    if mask.ndim <= 2 or mask.shape[:-2].numel() == 1:
-        return mask.reshape(-1, *mask.shape[-2:])[:1]
-    return mask.expand(*q.shape[:-1], k.shape[-2]).flatten(0, -3)
-
-
-def _from_weights(scores: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """From the weights themselves, where the model forms them: their memory is spent already."""
-    weights = weights.float() if weights.dtype != torch.float64 else weights
-    tokens, keys = weights.shape[-2:]
-    visible = scores.detach() > HIDDEN
-    seen = visible.any(dim=-2)
-    if tokens == keys:
-        weights = weights * seen[..., :, None]
-    gram = weights.mT @ weights if keys <= tokens else weights @ weights.mT
-    return gram.square().sum() - 2 * weights.square().sum() + seen.sum()
+    def _bias(self, mask: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
+        mask = mask.to(q.dtype)
+        if mask.ndim == 3:
+            return self._split(mask) if len(mask) > 1 else mask[None]
+        return mask if mask.ndim > 3 else mask.reshape(1, 1, *mask.shape)
 
 
-def watch(modules: dict[str, nn.Module], mode: Noticed, active: Callable[[], bool]) -> list[Any]:
-    """Switch the mode on inside these modules; the handles that take the hooks away again."""
-    depth: list[bool] = []
+def drawn(seed: int, passes: int, path: str) -> int:
+    """A seed for one attention in one pass: the same where a checkpoint computes it anew."""
+    return zlib.crc32(f"{seed} {passes} {path}".encode())
 
-    def enter(module: nn.Module, _: Any) -> None:
-        mode.heads = heads_of(module)
-        depth.append(active() and torch.is_grad_enabled())
-        if depth[-1]:
-            mode.__enter__()  # type: ignore[no-untyped-call]
 
-    def leave(*_: Any) -> None:
-        if depth and depth.pop():
-            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+def first_time() -> bool:
+    """Whether this is the pass itself, not a checkpoint that computes anew in the backward pass.
 
-    handles = []
-    for module in modules.values():
-        handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(leave, always_call=True))
-    return handles
+    There the same must be computed again, so that what was saved is found; it counts once.
+    """
+    return torch._C._current_graph_task_id() == -1
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()

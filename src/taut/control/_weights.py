@@ -16,6 +16,7 @@ class Weight(NamedTuple):
     parameter: nn.Parameter
     turned: bool = False  # kept as (in, out), as GPT-2 does
     rows: tuple[int, int] | None = None  # of the matrix (out, in), where it is fused
+    bias: nn.Parameter | None = None
 
     def matrix(self) -> torch.Tensor:
         """The matrix (out, in), whole on every process, with its gradient."""
@@ -37,6 +38,16 @@ class Weight(NamedTuple):
         full = whole(self.parameter).detach().clone()
         self._part(full).copy_(matrix)
         self.parameter.copy_(like_shards(full, self.parameter))
+
+    @torch.no_grad()
+    def scale_rows(self, factors: torch.Tensor) -> None:
+        """Multiply every row with a number, and the entries of its bias likewise."""
+        self.replace(self.matrix() * factors[:, None].to(self.parameter.dtype))
+        if self.bias is not None:
+            full = whole(self.bias).detach().clone()
+            part = full if self.rows is None else full[slice(*self.rows)]
+            part.mul_(factors.to(full.dtype))
+            self.bias.copy_(like_shards(full, self.bias))
 
     def _part(self, full: torch.Tensor) -> torch.Tensor:
         found = full.mT if self.turned else full
@@ -64,11 +75,16 @@ def like_shards(full: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 def fused(
-    name: str, parameter: nn.Parameter, sizes: Sequence[int], *, turned: bool = False
+    name: str,
+    parameter: nn.Parameter,
+    sizes: Sequence[int],
+    *,
+    turned: bool = False,
+    bias: nn.Parameter | None = None,
 ) -> list[Weight]:
     """The parts of a matrix that holds several, one below the other."""
     found, start = [], 0
     for size in sizes:
-        found.append(Weight(name, parameter, turned, (start, start + size)))
+        found.append(Weight(name, parameter, turned, (start, start + size), bias))
         start += size
     return found

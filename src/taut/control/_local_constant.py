@@ -1,0 +1,135 @@
+"""A penalty on the exact local constants of attention's softmaxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from taut._lipschitz import local_lipschitz
+from taut.control._find import Block, find_blocks
+from taut.control._seen import Products, Scores, drawn, first_time
+from taut.control._watch import Watch
+
+
+class LocalConstant:
+    """Pull the sensitivity of attention rows below a limit.
+
+    In every training pass some rows of each attention are drawn, and the squares of what their
+    exact constants in l2 exceed the limit by are averaged over rows and summed over layers.
+
+    Parameters
+    ----------
+    model
+        Any model whose attention can be found.
+    limit
+        Constant that costs nothing, from 0 to ½.
+    strength
+        By which the penalty is multiplied.
+    rows
+        How many rows of every head and sample are drawn.
+    seed
+        Of the draws.
+    only, blocks
+        As in :func:`constrain`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> sharp = LocalConstant(model, limit=0.1, strength=1.0)
+    >>> _ = model(torch.randn(2, 5, 8))
+    >>> sharp.penalty().backward()
+    >>> bool(model.self_attn.in_proj_weight.grad.abs().sum() > 0)
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        limit: float = 0.25,
+        strength: float = 1.0,
+        rows: int = 8,
+        seed: int = 0,
+        only: str | None = None,
+        blocks: Sequence[Block] | None = None,
+    ) -> None:
+        if not 0 <= limit < 0.5:
+            raise ValueError(f"limit must be a number from 0 to below 1/2, got {limit!r}")
+        if not 0 <= strength < math.inf:
+            raise ValueError(f"strength must be a number of at least 0, got {strength!r}")
+        if rows < 1:
+            raise ValueError(f"rows must be at least 1, got {rows!r}")
+        self.model, self.limit, self.strength, self.rows = model, limit, strength, rows
+        found = find_blocks(model, only) if blocks is None else blocks
+        modules = dict(model.named_modules())
+        chosen = {b.path: modules[b.path] for b in found if b.kind == "attention"}
+        self._seed, self._passes = seed, 0
+        self._terms: list[torch.Tensor] = []
+        self._constants: dict[str, torch.Tensor] = {}
+        listening = Watch(chosen, self._note, lambda: model.training and torch.is_grad_enabled())
+        begin = model.register_forward_pre_hook(lambda *_: self._forget())
+        self._handles: list[Any] = [listening, begin]
+
+    def _forget(self) -> None:
+        self._passes += 1
+        self._terms.clear()
+        self._constants.clear()
+
+    def _note(self, seen: Products | Scores) -> None:
+        constants = local_lipschitz(self._rows(seen)).value
+        term = (constants - self.limit).clamp(min=0.0).square().mean()
+        if first_time():
+            self._terms.append(term)
+            self._constants[seen.path] = constants.detach()
+
+    def _rows(self, seen: Products | Scores) -> torch.Tensor:
+        """Scores of the rows that are drawn, the same in every sample and head."""
+        if isinstance(seen, Scores):
+            queries, keys = seen.scores.shape[2:]
+        else:
+            queries, keys = seen.query.shape[2], seen.key.shape[2]
+        count = min(self.rows, queries)
+        source = np.random.default_rng(drawn(self._seed, self._passes, seen.path))
+        rows = torch.from_numpy(np.sort(source.choice(queries, count, replace=False)))
+        if isinstance(seen, Scores):
+            return seen.scores[:, :, rows]
+        found = seen.query[:, :, rows] @ seen.key.mT * seen.factor
+        if seen.bias is not None:
+            bias = seen.bias.expand(-1, -1, queries, keys)
+            found = found + bias[:, :, rows]
+        if seen.causal:
+            found = found.masked_fill(rows[:, None] < torch.arange(keys), -torch.inf)
+        return found
+
+    def apply(self) -> LocalConstant:
+        """Attention is watched already."""
+        return self
+
+    def penalty(self) -> torch.Tensor:
+        """What to add to the loss, from the last training pass."""
+        if not self._terms:
+            raise RuntimeError("no attention was seen: call penalty() after a training pass")
+        return self.strength * torch.stack(self._terms).sum()
+
+    def values(self) -> dict[str, float]:
+        """The mean constants of the rows drawn in the last pass, by layer, for a log."""
+        return {path: float(found.mean()) for path, found in self._constants.items()}
+
+    def verify(self) -> dict[str, float]:
+        """The largest constants of the rows drawn in the last pass: measured, no bound."""
+        return {path: float(found.max()) for path, found in self._constants.items()}
+
+    def bake(self) -> nn.Module:
+        """The model, with nothing attached to it."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._forget()
+        return self.model

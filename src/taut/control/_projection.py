@@ -1,0 +1,173 @@
+"""Projections after a step: weights that are orthogonal, or whose singular values have a limit.
+
+They change the weights and nothing else, so that a model is saved and loaded as ever.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from taut.control._find import Block, find_blocks
+from taut.control._weights import Weight
+
+ROLES = ("query", "key", "value", "output", "gate", "first", "second", "query-key-value")
+_HALF = (torch.float16, torch.bfloat16)
+MARGIN = 4e-6  # singular values stay below the limit by this share, so that rounding cannot pass it
+
+
+class Sigma(NamedTuple):
+    """A matrix, its extreme singular values by a decomposition, and whether they are as wanted."""
+
+    name: str
+    largest: float
+    smallest: float
+    holds: bool
+
+
+class Projection:
+    """Weights brought back to what is wanted, after every step of an optimiser.
+
+    Parameters
+    ----------
+    model
+        Any model whose attention and feed-forward networks can be found.
+    cap
+        Largest singular value; None makes matrices orthogonal instead: all singular values 1.
+    roles
+        Which maps: ``"query"``, ``"key"``, ``"value"``, ``"output"``, ``"gate"``, ``"first"``,
+        ``"second"``; all that are there if not given.
+    per_head
+        Take query, key and value maps (rows) and output maps (columns) head by head.
+    only, blocks
+        As in :func:`constrain`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> limit = Projection(model, cap=0.5).apply()
+    >>> all(row.holds and row.largest <= 0.5 for row in limit.verify())
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        cap: float | None,
+        roles: Sequence[str] | None = None,
+        per_head: bool = False,
+        only: str | None = None,
+        blocks: Sequence[Block] | None = None,
+    ) -> None:
+        if cap is not None and not 0 < cap < math.inf:
+            raise ValueError(f"cap must be a number above 0, got {cap!r}")
+        if roles is not None and not set(roles) <= set(ROLES):
+            raise ValueError(f"roles must be some of {', '.join(ROLES)}, got {list(roles)}")
+        self.model, self.cap, self.per_head = model, cap, per_head
+        chosen = find_blocks(model, only) if blocks is None else blocks
+        self._weights = [
+            (block, role, weight)
+            for block in chosen
+            for role, weight in block.weights.items()
+            if roles is None or role in roles
+        ]
+        if not self._weights:
+            raise ValueError(f"no map of the roles {roles} was found")
+        for _, _, weight in self._weights:
+            if weight.parameter.dtype in _HALF:
+                raise TypeError(
+                    f"{weight} is kept in half precision, which rounds a projection away; keep "
+                    "weights in float32 and compute under autocast"
+                )
+
+    @torch.no_grad()
+    def apply(self) -> Projection:
+        """Bring the weights back now."""
+        for block, role, weight in self._weights:
+            matrix = weight.matrix().detach()
+            parts = list(self._parts(block, role, matrix))
+            done = [self._project(part, weight) for part in parts]
+            if any(new is not old for new, old in zip(done, parts, strict=True)):
+                weight.replace(torch.cat(done, dim=1 if role == "output" else 0))
+        return self
+
+    def penalty(self) -> torch.Tensor:
+        """Nothing is added to the loss."""
+        return torch.zeros((), device=next(self.model.parameters()).device)
+
+    def attach(self, optimizer: torch.optim.Optimizer) -> Any:
+        """Project after every step of an optimiser; a handle with ``remove()``."""
+
+        def after(*_: Any) -> None:
+            self.apply()
+
+        return optimizer.register_step_post_hook(after)
+
+    @torch.no_grad()
+    def verify(self) -> list[Sigma]:
+        """Singular values of every matrix, by a decomposition in double precision."""
+        found = []
+        for block, role, weight in self._weights:
+            for h, part in enumerate(self._parts(block, role, weight.matrix().double())):
+                values = torch.linalg.svdvals(part)
+                name = f"{weight} head {h}" if self.per_head and block.heads else str(weight)
+                large, small = float(values[0]), float(values[-1])
+                wanted = large <= self.cap if self.cap else max(large - 1, 1 - small) < 1e-4
+                found.append(Sigma(name, large, small, wanted))
+        return found
+
+    def bake(self) -> nn.Module:
+        """The model: its weights are plain already."""
+        return self.model
+
+    def _parts(self, block: Block, role: str, matrix: torch.Tensor) -> Iterator[torch.Tensor]:
+        """The matrix, or those of its heads."""
+        if not self.per_head or block.kind != "attention" or role == "query-key-value":
+            yield matrix
+            return
+        assert block.heads is not None
+        side = 1 if role == "output" else 0
+        # Grouped heads have fewer keys and values; the width of a head is the output's.
+        width = block.weights["output"].matrix().shape[1] // block.heads
+        yield from matrix.split(width, dim=side)  # type: ignore[no-untyped-call]
+
+    def _project(self, matrix: torch.Tensor, weight: Weight) -> torch.Tensor:
+        if not bool(torch.isfinite(matrix).all()):
+            raise ValueError(f"{weight} holds NaN or infinite numbers and cannot be projected")
+        if self.cap is None:
+            return orthogonal(matrix)
+        return capped(matrix, self.cap)
+
+
+def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
+    """The nearest matrix with all singular values 1: the polar factor."""
+    left, _, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+    found: torch.Tensor = left @ right
+    return found.to(matrix.dtype)
+
+
+def capped(matrix: torch.Tensor, cap: float) -> torch.Tensor:
+    """The nearest matrix whose singular values do not exceed the limit; itself if none does."""
+    if _at_most(matrix, cap):
+        return matrix
+    left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
+    if float(values[0]) <= cap * (1 - MARGIN):
+        return matrix
+    values = values.clamp(max=cap * (1 - MARGIN))
+    found: torch.Tensor = (left * values) @ right
+    return found.to(matrix.dtype)
+
+
+def _at_most(matrix: torch.Tensor, cap: float) -> bool:
+    """Whether products of the Gram matrix prove it: σ^8 ≤ ‖(WᵀW)^4‖_F. Decompositions cost more."""
+    small = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.mT
+    gram = small.mT @ small / cap**2
+    power = (gram @ gram) @ (gram @ gram)
+    return float(power.norm()) < 0.99  # the margin covers rounding many times

@@ -1,0 +1,331 @@
+"""Constraints where people train: steps, checkpoints, autocast, compiled models, processes."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+from audit_models import tiny  # noqa: E402
+
+from taut import control  # noqa: E402
+
+nn = torch.nn
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+def no_dropout(model):
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+
+
+def gradients(model):
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def close(a, b, tolerance=1e-6):
+    assert set(a) == set(b)
+    for name in a:
+        assert torch.allclose(a[name], b[name], rtol=1e-4, atol=tolerance), name
+
+
+def constraints(model):
+    return {
+        "VAR-III": control.constrain(model, "VAR-III", strength=1e-2),
+        "estimate": control.constrain(model, "AM", strength=1e-2, probes=2),
+        "local": control.LocalConstant(model, limit=0.05),
+    }
+
+
+@pytest.mark.parametrize("kind", ["VAR-III", "estimate", "local"])
+def test_gradient_checkpoints_change_nothing(kind):
+    model, inputs = tiny("gpt2")
+    no_dropout(model).train()
+    other = copy.deepcopy(model)
+    other.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    found = []
+    for each in (model, other):
+        constraint = constraints(each)[kind]
+        loss = each(**inputs, labels=inputs["input_ids"]).loss + constraint.penalty()
+        loss.backward()
+        found.append((loss.item(), gradients(each)))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-6)
+    close(found[0][1], found[1][1])
+
+
+def test_reentrant_checkpoints_say_what_to_do():
+    model, inputs = tiny("gpt2")
+    model.train()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+    constraint = control.constrain(model, "AM", strength=1.0)
+    model(**inputs)
+    with pytest.raises(RuntimeError, match="use_reentrant=False"):
+        constraint.penalty()
+
+
+@pytest.mark.parametrize("kind", ["VAR-III", "local"])
+def test_accumulated_passes_add_up(kind):
+    model, inputs = tiny("bert")
+    no_dropout(model).train()
+    constraint = constraints(model)[kind]
+    total = 0.0
+    for part in range(2):
+        one = {k: v[part : part + 1] for k, v in inputs.items()}
+        model(**one)
+        loss = constraint.penalty() / 2
+        loss.backward()
+        total += loss.item()
+    halves = gradients(model)
+    model.zero_grad()
+    if kind == "VAR-III":  # rows are drawn anew for each pass in the other
+        model(**inputs)
+        loss = constraint.penalty()
+        loss.backward()
+        assert loss.item() == pytest.approx(total, rel=1e-5)
+        close(halves, gradients(model))
+
+
+def test_autocast():
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    constraint = control.constrain(model, "VAR-III", strength=1.0)
+    x = torch.randn(2, 5, 8)
+    model(x)
+    exact = constraint.values()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(x)
+        rough = constraint.values()
+        constraint.penalty().backward()
+    assert rough["LA"] == pytest.approx(exact["LA"], rel=1e-5)  # weights are not rounded
+    assert rough["AM"] == pytest.approx(exact["AM"], rel=0.05)
+
+
+def test_a_compiled_model():
+    torch.manual_seed(0)
+    model = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+    x = torch.randn(2, 5, 16)
+    constraint = control.constrain(model, "VAR-III", strength=1.0)
+    model(x)
+    expected = constraint.values()
+    compiled = torch.compile(model, backend="eager")
+    compiled(x)
+    loss = constraint.penalty()
+    loss.backward()
+    assert constraint.values() == {k: pytest.approx(v, rel=1e-5) for k, v in expected.items()}
+
+
+def test_everything_is_left_as_found():
+    model, inputs = tiny("gpt2")
+    model.train()
+    hooks = [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()]
+    state = torch.get_rng_state()
+    made = [*constraints(model).values(), control.QKClip(model), control.Projection(model, cap=2.0)]
+    assert torch.equal(torch.get_rng_state(), state)
+    original = model.transformer.h[1].attn.c_proj.forward
+    model.transformer.h[1].attn.c_proj.forward = None
+    with pytest.raises(TypeError):
+        model(**inputs)
+    model.transformer.h[1].attn.c_proj.forward = original
+    torch.manual_seed(3)
+    watched = model(**inputs).logits
+    after = torch.get_rng_state()
+    for constraint in made:
+        assert constraint.bake() is model
+    assert [(dict(m._forward_hooks), dict(m._forward_pre_hooks)) for m in model.modules()] == hooks
+    assert not any("forward" in vars(m) for m in model.modules() if type(m).__name__ != "Conv1D")
+    torch.manual_seed(3)
+    assert torch.equal(model(**inputs).logits, watched)
+    assert torch.equal(torch.get_rng_state(), after)
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert model.training
+
+
+def test_copies_are_not_watched(tmp_path):
+    model, inputs = tiny("gpt2")
+    constraint = control.constrain(model.train(), "AM", strength=1.0)
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.zero_()
+    constraint._terms.clear()
+    assert not copied(**inputs).logits.any()  # its own weights, not those of the first
+    assert constraint._terms == []
+    torch.save(model.transformer.h[0].attn, tmp_path / "attention.pt")
+    loaded = torch.load(tmp_path / "attention.pt", weights_only=False)
+    assert torch.equal(loaded.c_attn.weight, model.transformer.h[0].attn.c_attn.weight)
+    model.save_pretrained(tmp_path / "model")
+    again = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "model")
+    assert all(map(torch.equal, again.state_dict().values(), model.state_dict().values()))
+
+
+def test_evaluation_costs_nothing():
+    model, inputs = tiny("gpt2")
+    constraint = control.constrain(model.train(), "AM", strength=1.0)
+    model(**inputs)
+    assert constraint.values()["AM"] > 0
+    model.eval()
+    model(**inputs)
+    assert constraint._terms == []
+
+
+@pytest.mark.parametrize("per_head", [False, True])
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "t5"])
+def test_a_cap_holds_after_every_step(name, per_head):
+    model, inputs = tiny(name)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    projection = control.Projection(model, cap=0.15, per_head=per_head).apply()
+    projection.attach(optimizer)
+    for _ in range(5):
+        model(**inputs)[0].square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        found = projection.verify()
+        assert all(row.holds for row in found)
+        assert max(row.largest for row in found) > 0.149  # it was needed
+    parameters = dict(model.named_parameters())
+    for row in found if not per_head else ():
+        matrix = parameters[row.name.split("[")[0]].detach().double()
+        if "[" not in row.name:
+            assert row.largest == pytest.approx(float(torch.linalg.svdvals(matrix)[0]), rel=1e-9)
+
+
+def test_projections_are_the_nearest():
+    from taut.control._projection import capped, orthogonal
+
+    torch.manual_seed(0)
+    for shape in ((6, 6), (9, 4), (4, 9)):
+        w = torch.randn(shape)
+        near = orthogonal(w)
+        small = near if shape[0] >= shape[1] else near.mT
+        assert torch.allclose(small.mT @ small, torch.eye(min(shape)), atol=1e-5)
+        cut = capped(w, 1.0)
+        assert torch.linalg.svdvals(cut.double())[0] <= 1.0
+        for _ in range(20):  # no other matrix within the limit is nearer
+            other = torch.randn(shape)
+            other = other / torch.linalg.matrix_norm(other, 2)
+            mixed = 0.9 * cut + 0.1 * other
+            assert (w - cut).norm() <= (w - mixed).norm() + 1e-5
+        assert capped(0.1 * near, 1.0) is not None
+        tiny_one = 0.1 * near
+        assert capped(tiny_one, 1.0) is tiny_one
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "marian"])
+def test_large_scores_are_clipped_head_by_head(name):
+    model, inputs = tiny(name)
+    no_dropout(model).train()
+    blocks = [b for b in control.find_blocks(model) if b.kind == "attention"]
+    rows = blocks[0].weights["query"]
+    factors = torch.ones(rows.matrix().shape[0])
+    factors[: len(factors) // 4] = 300.0  # the first of four heads
+    rows.scale_rows(factors)
+    clip = control.QKClip(model, limit=0.5)
+    model(**inputs)
+    before = {(r.name, r.head): r for r in clip.verify()}
+    assert not before[blocks[0].path, 0].holds
+    untouched = {n: p.clone() for n, p in model.named_parameters()}
+    clip.apply()
+    model(**inputs)
+    after = {(r.name, r.head): r for r in clip.verify()}
+    first = {key: r for key, r in after.items() if key[0] == blocks[0].path}
+    assert all(r.holds for r in first.values())
+    assert after[blocks[0].path, 0].largest == pytest.approx(0.5, rel=1e-3)
+    assert after[blocks[0].path, 1].largest == pytest.approx(
+        before[blocks[0].path, 1].largest, rel=1e-4
+    )
+    changed = {n for n, p in model.named_parameters() if not torch.equal(p, untouched[n])}
+    assert changed
+    clip.bake()
+
+
+def test_negative_scores_are_left_alone():
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(4, 1, bias=False, batch_first=True)
+    with torch.no_grad():
+        layer.in_proj_weight[:4] = -100 * torch.eye(4)
+        layer.in_proj_weight[4:8] = 100 * torch.eye(4)
+    clip = control.QKClip(layer, limit=1.0)
+    x = torch.ones(1, 3, 4)
+    layer(x, x, x, need_weights=False)
+    (row,) = clip.verify()
+    assert row.largest < -1e4
+    assert row.holds
+    before = layer.in_proj_weight.clone()
+    clip.apply()
+    assert torch.equal(layer.in_proj_weight, before)
+
+
+def test_what_cannot_be_clipped_says_so():
+    with pytest.raises(ValueError, match="normalises queries and keys"):
+        control.QKClip(tiny("qwen3")[0])
+    with pytest.raises(ValueError, match="query and key maps of its own"):
+        control.QKClip(tiny("falcon")[0])
+    with pytest.raises(ValueError, match="limit"):
+        control.QKClip(nn.MultiheadAttention(4, 1), limit=0.0)
+    with pytest.raises(TypeError, match="half precision"):
+        control.Projection(nn.MultiheadAttention(4, 1).bfloat16(), cap=1.0)
+    broken = nn.MultiheadAttention(4, 1)
+    with torch.no_grad():
+        broken.in_proj_weight[0, 0] = math.nan
+    with pytest.raises(ValueError, match="NaN"):
+        control.Projection(broken, cap=1.0).apply()
+    with pytest.raises(ValueError, match="roles"):
+        control.Projection(broken, cap=1.0, roles=["querry"])
+    with pytest.raises(ValueError, match="cap"):
+        control.Projection(broken, cap=-1.0)
+    with pytest.raises(ValueError, match="limit"):
+        control.LocalConstant(broken, limit=0.7)
+
+
+def test_sharp_rows_become_less_sharp():
+    """The penalty on exact constants does what it says, and its value is that of the rows."""
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True).train()
+    with torch.no_grad():
+        layer.in_proj_weight *= 2
+    x = torch.randn(4, 2, 8)  # of two keys constants are up to ½
+    local = control.LocalConstant(layer, limit=0.2, rows=2)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.02)
+    layer(x, x, x, need_weights=False)
+    scores = layer(x, x, x, average_attn_weights=False)[1].detach().log()
+    import taut
+
+    exact = taut.local_lipschitz(scores).value
+    assert local.verify()[""] == pytest.approx(float(exact.max()), rel=1e-4)
+    assert local.penalty().item() == pytest.approx(
+        float((exact - 0.2).clamp(min=0).square().mean()), rel=1e-3
+    )
+    first = local.penalty().item()
+    for _ in range(60):
+        layer(x, x, x, need_weights=False)
+        loss = local.penalty()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.2 * first
+
+
+def test_two_processes(tmp_path):
+    """DDP and FSDP2: penalties and gradients equal those of one process."""
+    script = Path(__file__).with_name("control_processes.py")
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         str(script)],
+        capture_output=True, text=True, env=env, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "equal" in done.stdout
