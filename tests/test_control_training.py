@@ -329,3 +329,29 @@ def test_two_processes(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "equal" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert", "llama", "marian"])
+def test_sigma_reparametrisation(name, tmp_path):
+    model, inputs = tiny(name)
+    no_dropout(model).train()
+    before = model(**inputs)[0].detach()
+    keys = list(model.state_dict())
+    sigma = control.SigmaReparametrisation(model)
+    assert torch.allclose(model(**inputs)[0], before, atol=1e-5)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(20):
+        model(**inputs)[0].square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    for row in sigma.verify(tolerance=0.25):  # one step of iteration follows large steps so far
+        assert row.holds
+        assert row.largest >= sigma.gains()[row.name] * (1 - 1e-5)  # power iteration is below
+    model.eval()
+    trained = model(**inputs)[0].detach()
+    sigma.bake()
+    assert list(model.state_dict()) == keys
+    assert torch.allclose(model(**inputs)[0], trained, atol=1e-6)
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path).eval()
+    assert torch.equal(again(**inputs)[0], model(**inputs)[0])

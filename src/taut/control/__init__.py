@@ -8,6 +8,7 @@ from taut.control._local_constant import LocalConstant
 from taut.control._orthogonality import Orthogonality, Verified, constrain
 from taut.control._projection import Projection, Sigma
 from taut.control._qk_clip import Clipped, QKClip
+from taut.control._sigma import SigmaReparametrisation
 from taut.control._weights import Weight
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Projection",
     "QKClip",
     "Sigma",
+    "SigmaReparametrisation",
     "Verified",
     "Weight",
     "constrain",

@@ -19,7 +19,8 @@ class Gram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *matrices: torch.Tensor) -> torch.Tensor:
         """The value; what is kept is one small square matrix."""
-        value, rest = gram(matrices)
+        with _exactly(matrices):
+            value, rest = gram(matrices)
         ctx.save_for_backward(rest, *matrices)
         return value
 
@@ -27,7 +28,13 @@ class Gram(torch.autograd.Function):
     def backward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """4W(WᵀW − I)."""
         rest, *matrices = ctx.saved_tensors
-        return tuple(given[0] * slope for slope in slopes(matrices, rest))
+        with _exactly(matrices):
+            return tuple(given[0] * slope for slope in slopes(matrices, rest))
+
+
+def _exactly(matrices: Sequence[torch.Tensor]) -> torch.autocast:
+    """Autocast would round the products to half precision."""
+    return torch.autocast(matrices[0].device.type, enabled=False)
 
 
 def gram(matrices: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
