@@ -181,6 +181,9 @@ def _config(context: typer.Context, file: Path | None) -> Path | None:
         raise typer.BadParameter(f"{file} is no TOML: {error}") from None
     known = {parameter.name for parameter in context.command.params} - {"config"}
     given = {key.replace("-", "_"): value for key, value in read.items()}
+    for key in ("p", "epsilons"):
+        if isinstance(given.get(key), list):
+            given[key] = ",".join(map(str, given[key]))
     if unknown := sorted(set(given) - known):
         raise typer.BadParameter(f"{file} has unknown options: {', '.join(unknown)}")
     context.default_map = given

@@ -24,9 +24,9 @@ def affinity(rows: Rows, product: Product | None) -> Array:
     """The bound for every sample and head; infinite where the keys are not known."""
     samples, heads, _, count = rows.scores.shape
     unknown = np.full((samples, heads), math.inf)
-    if product is None or product.keys.shape[0] != samples * heads:
+    if product is None or not product.known or product.keys.shape[0] != samples * heads:
         return unknown
-    keys = product.keys.transpose(1, 2).double()
+    keys = product.keys.detach().transpose(1, 2).double()
     keys = keys.reshape(samples, heads, *keys.shape[1:])
     if keys.shape[2] != count and not (product.bent and keys.shape[2] == count - 1):
         return unknown

@@ -36,6 +36,10 @@ def batches(
 ) -> Iterator[Batch]:
     """The batches that begin with these samples; ``tokens_of`` names another's tokenizer."""
     weight = next(model.parameters())
+    reads = getattr(model, "main_input_name", "input_ids")
+    if samples.kind == "text" and reads not in ("input_ids", "inputs_embeds"):
+        raise ValueError(f"this model reads {reads}, not text: give images, sound or tensors")
+    max_length = min(max_length, longest(model))
     tokenizer = tokenizer_of(tokens_of or name, revision) if samples.kind == "text" else None
     for first in firsts:
         part = samples.items[first : first + size]
@@ -50,6 +54,17 @@ def batches(
             inputs, tokens = {"pixel_values": pixels(part, model, name)}, None
         moved = {key: _moved(value, weight) for key, value in inputs.items()}
         yield Batch(moved, first, tokens)
+
+
+def longest(model: Any) -> int:
+    """How many tokens a model has positions for."""
+    config = getattr(model, "config", None)
+    names = ("max_position_embeddings", "n_positions", "max_sequence_length")
+    known = [getattr(config, name, None) for name in names]
+    found = min((k for k in known if isinstance(k, int) and k > 0), default=1 << 30)
+    if getattr(config, "model_type", "") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+        found -= 2  # their positions begin after that of padding
+    return found
 
 
 def _moved(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -21,9 +21,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from taut.audit._product import Product, Products
 
 _ATEN = torch.ops.aten
-_FUSED = re.compile(r"attention|attn|transformer_encoder")
+_FUSED = re.compile(r"attention|attn|transformer_encoder|masked_softmax")
 # What may happen to weights between the softmax and the product with the values.
-_CROPS = (_ATEN.slice, _ATEN.expand, _ATEN.constant_pad_nd, _ATEN.as_strided)
+_CROPS = (
+    _ATEN.slice, _ATEN.expand, _ATEN.constant_pad_nd, _ATEN.as_strided, _ATEN.cat, _ATEN.stack,
+    _ATEN.repeat, _ATEN.index_select, _ATEN.index, _ATEN.gather, _ATEN.topk, _ATEN.where,
+    _ATEN.copy_,
+)  # fmt: skip
+_MEETINGS = (_ATEN.bmm, _ATEN.mm, _ATEN.baddbmm, _ATEN.addmm, _ATEN.mv, _ATEN.addmv)
 
 
 class Seen(NamedTuple):
@@ -49,14 +54,16 @@ Visit = Callable[[Seen], None]
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follow the outputs of softmaxes until they meet a matrix product."""
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.visit = visit
         self.path = [""]
         self.missed: list[Missed] = []
-        self._products = Products()
-        # By storage: what was seen, emptied once visited, and the tensor, so that it stays alive.
+        self._products = Products(model)
+        # By storage: what was seen and not visited yet, and the tensor, so that it stays alive.
         self._flow: dict[int, tuple[list[Seen], torch.Tensor]] = {}
+        self._logs: dict[int, tuple[torch.Tensor, int]] = {}  # log-softmaxes, that exp may follow
+        self._open: list[list[Seen]] = []
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -67,6 +74,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 parts = function.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+        if function._schema.is_mutable:
+            self._keep(args)
         result = function(*args, **kwargs)
         self._products.note(function, args, kwargs, result)
         self._note(function, args, result)
@@ -74,34 +83,76 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note(self, function: Any, args: Any, result: Any) -> None:
         packet = getattr(function, "overloadpacket", None)
-        first = result[0] if isinstance(result, tuple) else result
-        if packet in (_ATEN._softmax, _ATEN._safe_softmax):
-            dim = args[1] % args[0].ndim
-            scores, weights = (t.detach().movedim(dim, -1) for t in (args[0], first))
-            last = dim == args[0].ndim - 1
-            product = self._products.of(args[0]) if last else None
-            seen = Seen(self.path[-1], scores, weights, dim, product)
-            self._flow[_storage(first)] = ([seen], first)
-        elif packet in (_ATEN.bmm, _ATEN.mm):
-            for factor in args[:2]:
+        first = result[0] if isinstance(result, (tuple, list)) and result else result
+        if packet in (_ATEN._softmax, _ATEN._safe_softmax, _ATEN.softmax):
+            self._begin(args[0], args[1], first)
+        elif packet is _ATEN._log_softmax:
+            self._logs = {_storage(first): (args[0], args[1])}
+        elif packet is _ATEN.exp and _storage(args[0]) in self._logs:
+            self._begin(*self._logs.pop(_storage(args[0])), first)
+        elif packet in _MEETINGS and not (packet is _ATEN.addmm and self._products.fixed(args[2])):
+            for factor in _tensors(args):
                 found, _ = self._flow.pop(_storage(factor), ([], None))
                 while found:  # several names of one softmax: visited once
                     self.visit(found.pop())
         elif _FUSED.search(str(function)) and "backward" not in str(function):
             self.missed.append(Missed(self.path[-1], str(function)))
-        elif args and isinstance(args[0], torch.Tensor) and isinstance(first, torch.Tensor):
-            known = self._flow.get(_storage(args[0]))
-            same = first.numel() == args[0].numel() or packet in _CROPS
-            if known and same and first.is_floating_point():
-                self._flow[_storage(first)] = (known[0], first)  # cast, dropout, view, crop
+        elif isinstance(first, torch.Tensor) and first.is_floating_point():
+            self._flow_on(packet, args, first)
+
+    def _begin(self, scores: torch.Tensor, dim: int, weights: torch.Tensor) -> None:
+        dim = dim % scores.ndim
+        product = self._products.of(scores) if dim == scores.ndim - 1 else None
+        rows, shares = (t.detach().movedim(dim, -1) for t in (scores, weights))
+        seen = [Seen(self.path[-1], rows, shares, dim, product)]
+        self._open = [*filter(None, self._open), seen]
+        self._flow[_storage(weights)] = (seen, weights)
+
+    def _flow_on(self, packet: Any, args: Any, result: torch.Tensor) -> None:
+        """Casts, dropout, gates, crops and joins of weights are still weights."""
+        into: list[Seen] = []
+        for given in _tensors(args):
+            known = self._flow.get(_storage(given))
+            same = result.numel() == given.numel() or packet in _CROPS
+            if known and known[0] and same:
+                if not into:
+                    into = known[0]
+                elif known[0] is not into:  # two softmaxes in one tensor
+                    into += known[0]
+                    known[0].clear()
+        if into:
+            self._flow[_storage(result)] = (into, result)
+
+    def _keep(self, args: Any) -> None:
+        """Something is about to be written: what was seen of it is copied first."""
+        written = {_storage(tensor) for tensor in _tensors(args)}
+        for seen in filter(None, self._open):
+            for i, each in enumerate(seen):
+                if _storage(each.scores) in written or _storage(each.weights) in written:
+                    scores, weights = each.scores.clone(), each.weights.clone()
+                    seen[i] = each._replace(scores=scores, weights=weights)
 
     def forget(self) -> None:
-        """Let go of softmaxes that were not attention."""
+        """Let go of softmaxes that met no product; those of heads cannot be anything else."""
+        for seen in filter(None, self._open):
+            heads = [each for each in seen if each.scores.ndim >= 4]
+            self.missed += [Missed(each.path, "softmax without a product") for each in heads]
+            seen.clear()
         self._flow.clear()
+        self._logs.clear()
 
 
 def _storage(tensor: Any) -> int:
-    return tensor.untyped_storage().data_ptr() if isinstance(tensor, torch.Tensor) else -1
+    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+    return tensor.untyped_storage().data_ptr() if strided else -1
+
+
+def _tensors(args: Any) -> Iterator[torch.Tensor]:
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
 
 
 @contextmanager
@@ -112,7 +163,9 @@ def capture(model: nn.Module, visit: Visit) -> Iterator[_Watch]:
     implementation, hooks and switches are as before afterwards, also after an error.
     """
     plain: Any = getattr(model, "_orig_mod", model)  # of a compiled model
-    watch = _Watch(visit)
+    if isinstance(plain, torch.jit.ScriptModule):
+        raise TypeError("a scripted model cannot be watched; give the one it was made from")
+    watch = _Watch(visit, plain)
     with ExitStack() as stack:
         for name, module in plain.named_modules():
             enter, leave = _steps(watch, name)
@@ -143,17 +196,20 @@ def _steps(watch: _Watch, name: str) -> tuple[Callable[..., None], Callable[...,
 
 def _eager(model: Any, stack: ExitStack) -> None:
     """The plain implementation, which puts soft caps, sinks and biases into the scores."""
-    if not hasattr(model, "set_attn_implementation"):
-        return
+    named = [m for m in model.modules() if hasattr(m, "set_attn_implementation")]
     configs = {
         id(m.config): (m.config, m.config._attn_implementation)
         for m in model.modules()
         if hasattr(getattr(m, "config", None), "_attn_implementation")
     }
+    for _, chosen in configs.values() if named else ():
+        if str(chosen).startswith("taut-"):
+            raise ValueError(f"attention of the kind {chosen} is no softmax of plain scores")
 
     def restore() -> None:
         for config, implementation in configs.values():
             config._attn_implementation = implementation
 
     stack.callback(restore)
-    model.set_attn_implementation("eager")
+    for module in named:
+        module.set_attn_implementation("eager")

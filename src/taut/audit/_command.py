@@ -154,6 +154,7 @@ def _fresh(model: dict[str, Any], samples: Samples, options: Options) -> Record:
         "max_length": options.max_length,
         "limit": options.limit,
         "batch_size": options.batch_size,
+        "tokenizer": options.tokenizer,
         "norms": [str(p) for p in options.norms],
         "epsilons": options.epsilons,
         "threshold": options.threshold,

@@ -30,7 +30,8 @@ def exponent_name(p: float) -> str:
 
 def _norms(record: Record) -> list[float]:
     states = [layer.state for layer in record.layers if layer.state.counts["rows"].any()]
-    return sorted({1.0, 2.0, math.inf, *states[0].norms}) if states else []
+    shared = set.intersection(*(set(state.norms) for state in states)) if states else set()
+    return sorted({1.0, 2.0, math.inf, *shared}) if states else []
 
 
 def _against_norms(record: Record, norms: Sequence[float], grids: Sequence[Grid]) -> Figure:

@@ -44,6 +44,8 @@ def read_samples(given: list[str], limit: int, column: str | None = None) -> Sam
             "(.npy, .pt, .safetensors), a table (.jsonl, .csv, .parquet) or a data set of the Hub "
             "(hf:name:configuration:split)"
         )
+    if not all(item.strip() for item in given):
+        raise ValueError("--data is empty")
     source = ", ".join(item if len(item) < 200 else f"{item[:200]}…" for item in given[:5])
     if any(item.startswith("hf:") or Path(item).suffix.lower() in TABLES for item in given):
         if len(given) > 1:
@@ -58,6 +60,8 @@ def read_samples(given: list[str], limit: int, column: str | None = None) -> Sam
         return Samples("images", given[:limit], source)
     if endings and endings <= set(TENSORS):
         rows = [row for item in given for row in read_tensor(Path(item))]
+        if not rows:
+            raise ValueError(f"there is no sample in {source}")
         return Samples("tensors", rows[:limit], source)
     if endings and endings <= set(SOUNDS):
         return Samples("sound", given[:limit], source)

@@ -38,12 +38,15 @@ def measure(rows: Rows, real: torch.Tensor | None, norms: Sequence[float] = ()) 
     below it, as no norm of a symmetric matrix is smaller.
     """
     scores = rows.scores.float() if rows.scores.dtype != torch.float64 else rows.scores
-    weights = rows.weights.to(scores.dtype)
+    weights = rows.weights
+    if weights.dtype != scores.dtype:  # rounded weights need not sum to 1
+        weights = scores.softmax(dim=-1)
     top, lowest, seen, mean, best = _reduced(scores, weights)
     broken = torch.isnan(top) | torch.isnan(lowest) | (top == math.inf)
     kept = (top > HIDDEN) & ~broken
     if real is not None:
         kept &= real[:, None, :].to(kept.device)
+        broken &= real[:, None, :].to(kept.device)
     # With Z the sum of exponentials, log Z = top − log(best weight), and H = log Z − Σ wx.
     entropy = torch.where(kept, (top - best.log() - mean).clamp(min=0.0), 0.0)
     even = entropy / seen.clamp(min=2).log()

@@ -1,8 +1,10 @@
 """Which keys the scores of a softmax came from, and by what factor.
 
 Scores are a product of queries and keys, scaled, with masks and biases added. Following the product
-through these steps gives the keys that the affinity bound needs. Any other step, and any addition
-of something that may itself depend on the query, ends the trail: then nothing is claimed.
+through these steps gives the keys that the affinity bound needs. Whatever else happens to scores
+ends the trail, and so does anything that is added to them and might depend on the query: then
+nothing is claimed. Masks, and what is made of parameters and whole numbers without a product of
+matrices (tables of biases, positions), do not depend on it.
 """
 
 from __future__ import annotations
@@ -11,125 +13,176 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-NO_WEIGHT = -1e30  # a score that gives its key no weight, whatever the others are
+NO_WEIGHT = -9e3  # a score that gives its key no weight beside real ones
 _PRODUCTS = ("bmm", "baddbmm")
-_LINEAR = ("mm", "addmm", "embedding")  # a linear layer: what comes out is a new beginning
-_COPIES = ("clone", "_to_copy", "contiguous", "_unsafe_view", "expand", "detach", "alias", "copy")
+_COPIES = ("clone", "_to_copy", "contiguous", "_unsafe_view", "detach", "alias", "lift_fresh")
 _BENDS = ("tanh", "clamp", "clamp_min", "clamp_max", "hardtanh")  # slopes between 0 and 1
+# Each of these may bring the query in from what was no product before.
+_MIXES = ("mm", "addmm", "mv", "addmv", "dot", "convolution", "linear", "_cdist_forward", "einsum")
 
 
 class Product(NamedTuple):
     """Where scores came from: factor·⟨query, key⟩ and terms that do not depend on the query."""
 
     keys: torch.Tensor  # (batch, width, keys), the right factor of the product
+    version: int  # of the keys when they were multiplied
     factor: float
     bent: bool  # through slopes in [0, 1], or beside a constant score: as if 0 were a key too
 
+    @property
+    def known(self) -> bool:
+        """Whether the keys still are what they were."""
+        return _version(self.keys) == self.version
+
 
 class _Trail(NamedTuple):
-    """What is known about a storage; ``product`` is None where it depends on one unknown to us."""
+    """What is known about a storage: constant, scores of a product, or plain numbers times."""
 
     alive: StorageWeakRef
-    product: Product | None
-    scale: float | None  # of a tensor that is no product: by which numbers it was multiplied
+    constant: bool = False
+    product: Product | None = None
+    scale: float | None = None  # by which numbers an otherwise unknown tensor was multiplied
 
 
 class Products:
     """Follows products through a forward pass, by the storages of tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
         self._trails: dict[int, _Trail] = {}
+        for weight in (*model.parameters(), *model.buffers()):
+            if weight.layout is torch.strided:
+                self._set(weight, constant=True)
 
-    def of(self, tensor: torch.Tensor) -> Product | None:
+    def of(self, scores: torch.Tensor) -> Product | None:
         """The product that a tensor of scores came from, if nothing else is in it."""
-        trail = self._get(tensor)
-        return trail.product if trail else None
+        trail = self._get(scores)
+        product = trail.product if trail and scores.is_contiguous() else None
+        return product if product and product.known else None
 
     def note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Take in one operation of PyTorch."""
-        first = result[0] if isinstance(result, (tuple, list)) and result else result
-        if not isinstance(first, torch.Tensor) or not first.is_floating_point():
-            return
         name = function.overloadpacket.__name__.removesuffix("_")
-        changes = function._schema.is_mutable
-        if not changes and any(_key(t) == _key(first) for t in _tensors(args)):
+        found = list(_tensors((result,)))
+        given = list(_tensors((*args, *kwargs.values())))
+        if function._schema.is_mutable:
+            written = found or given
+            for tensor in written:
+                if not _whole(tensor) or len(written) > 1 or not found or "out" in kwargs:
+                    self._set(tensor)
+            if len(written) > 1 or not found or not _whole(written[0]) or "out" in kwargs:
+                return
+        elif any(_key(t) == _key(f) for f in found for t in given):
             return  # a view: the same storage
+        for tensor in found:
+            self._follow(name, args, kwargs, given, tensor)
+
+    def _follow(self, name: str, args: Any, kwargs: Any, given: Any, result: Any) -> None:
         if name in _PRODUCTS:
             self._forget_dead()
-            self._set(first, self._multiply(name, args, kwargs), None)
-        elif name in _LINEAR:
-            self._trails.pop(_key(first), None)
-        elif changes and not _whole(first):
-            self._set(first, None, None)
+            self._set(result, product=self._multiply(name, args, kwargs))
+        elif all(map(self.fixed, given)):
+            self._set(result, constant=name not in _MIXES)
+        elif not result.is_floating_point() or name in _MIXES:
+            self._set(result)
+        elif name in ("mul", "div") and not kwargs and (by := self._number(args[1])) is not None:
+            self._rescale(args[0], result, by if name == "mul" else 1 / by if by else 0.0)
+        elif name == "copy":
+            self._copy(args[1], result)
+        elif name in _COPIES:
+            self._copy(given[0], result)
         else:
-            self._follow(name, args, first)
-
-    def _follow(self, name: str, args: Any, result: torch.Tensor) -> None:
-        trails = [trail for t in _tensors(args) if (trail := self._get(t)) is not None]
-        scale = _number(args[1]) if name in ("mul", "div") else None
-        if scale is not None:
-            self._rescale(args[0], result, scale if name == "mul" else 1 / scale if scale else 0.0)
-        elif name in _COPIES and trails:
-            self._set(result, trails[0].product, trails[0].scale)
-        elif any(trail.scale is None for trail in trails):
-            self._set(result, self._step(name, args), None)
-        else:
-            self._trails.pop(_key(result), None)
+            self._set(result, product=self._step(name, args, kwargs, given))
 
     def _multiply(self, name: str, args: Any, kwargs: Any) -> Product | None:
         """What comes out of a product of matrices."""
-        queries, keys = args[-2:] if name == "bmm" else args[1:3]
+        queries, keys = args[:2] if name == "bmm" else args[1:3]
         before = self._get(queries)
         factor = before.scale if before and before.scale is not None else 1.0
         if name == "baddbmm":
-            if self._depends(args[0]):
+            if not self.fixed(args[0]):
                 return None
             factor *= float(kwargs.get("alpha", 1))
-        return Product(keys.detach(), abs(factor), False)
+        if keys.is_inference():  # these do not tell when they are changed
+            keys = keys.clone()
+        return Product(keys, _version(keys), abs(factor), False)
 
-    def _rescale(self, given: Any, result: torch.Tensor, scale: float) -> None:
+    def _rescale(self, given: Any, result: torch.Tensor, by: float) -> None:
         trail = self._get(given)
-        if trail is None:
-            self._set(result, None, abs(scale))
-        elif trail.scale is not None:
-            self._set(result, None, trail.scale * abs(scale))
+        if trail is not None and trail.product is not None and given.is_contiguous():
+            factor = trail.product.factor * abs(by)
+            self._set(result, product=trail.product._replace(factor=factor))
+        elif trail is None or trail.product is None:
+            known = trail.scale if trail is not None and trail.scale is not None else 1.0
+            self._set(result, scale=known * abs(by))
         else:
-            known = trail.product
-            self._set(result, known and known._replace(factor=known.factor * abs(scale)), None)
+            self._set(result)
 
-    def _step(self, name: str, args: Any) -> Product | None:
+    def _copy(self, given: torch.Tensor, result: torch.Tensor) -> None:
+        trail = self._get(given)
+        if trail is None or (trail.product is not None and not given.is_contiguous()):
+            self._set(result)
+        else:
+            self._set(result, trail.constant, trail.product, trail.scale)
+
+    def _step(self, name: str, args: Any, kwargs: Any, given: Any) -> Product | None:
         """A step from scores to scores, or None: something that is not known to keep the bound."""
-        tensors = list(_tensors(args))
-        known = [t for t in tensors if self._depends(t)]
+        known = [t for t in given if not self.fixed(t)]
         product = self.of(known[0])
-        if product is None:
+        if product is None or kwargs.get("alpha", 1) != 1:
             return None
-        others = [t for t in tensors if t is not known[0]]
-        if any(self._depends(t) and t.shape[-1:] != (1,) for t in others):
-            return None  # a second term that depends on the query; one number a row is a shift
-        if name in ("add", "sub"):
+        if name in ("add", "sub") and all(self._shifts(t, known[0]) for t in known[1:]):
             return product
-        if name == "masked_fill" and (_number(args[2]) or 0.0) < NO_WEIGHT:
+        if len(known) > 1:
+            return None  # a second term that may depend on the query
+        if name == "masked_fill" and (self._number(args[2]) or 0.0) < NO_WEIGHT:
             return product
         if name in (*_BENDS, "masked_fill", "where", "cat"):
             return product._replace(bent=True)
         return None
 
-    def _depends(self, tensor: Any) -> bool:
+    def _shifts(self, term: torch.Tensor, scores: torch.Tensor) -> bool:
+        """Whether a term is one number a row, which no softmax over the keys sees."""
+        product = self.of(scores)
+        keys = 0 if product is None else product.keys.shape[-1]
+        return term.shape[-1:] == (1,) and scores.shape[-1] - keys in (0, 1)
+
+    def fixed(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor depends on no query: made of parameters, whole numbers and masks."""
         trail = self._get(tensor)
-        return trail is not None and trail.scale is None
+        if trail is not None:
+            return trail.constant
+        if tensor.layout is not torch.strided:
+            return False
+        constant = not tensor.is_floating_point() or tensor.ndim == 0 or _is_mask(tensor)
+        self._set(tensor, constant=constant)
+        return constant
+
+    def _number(self, value: Any) -> float | None:
+        """A plain number, also one in a constant tensor of no dimensions on the host."""
+        if isinstance(value, (int, float)):
+            return float(value)
+        plain = isinstance(value, torch.Tensor) and value.ndim == 0 and value.device.type == "cpu"
+        return float(value) if plain and self.fixed(value) else None
 
     def _get(self, tensor: Any) -> _Trail | None:
         trail = self._trails.get(_key(tensor))
         dead = trail is None or trail.alive.expired()  # type: ignore[no-untyped-call]
         return None if dead else trail
 
-    def _set(self, tensor: torch.Tensor, product: Product | None, scale: float | None) -> None:
-        storage = tensor.untyped_storage()
-        alive = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        self._trails[storage._cdata] = _Trail(alive, product, scale)
+    def _set(
+        self,
+        tensor: torch.Tensor,
+        constant: bool = False,
+        product: Product | None = None,
+        scale: float | None = None,
+    ) -> None:
+        if tensor.layout is torch.strided:
+            storage = tensor.untyped_storage()
+            alive = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            self._trails[storage._cdata] = _Trail(alive, constant, product, scale)
 
     def _forget_dead(self) -> None:
         dead = [key for key, trail in self._trails.items() if trail.alive.expired()]  # type: ignore[no-untyped-call]
@@ -137,27 +190,30 @@ class Products:
             del self._trails[key]
 
 
+def _is_mask(tensor: torch.Tensor) -> bool:
+    """Whether a tensor from outside holds 0, 1 and what hides a key, and nothing else."""
+    return bool(((tensor == 0) | (tensor == 1) | (tensor < NO_WEIGHT)).all())
+
+
 def _key(tensor: Any) -> int:
-    return tensor.untyped_storage()._cdata if isinstance(tensor, torch.Tensor) else -1
+    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+    return tensor.untyped_storage()._cdata if strided else -1
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _whole(tensor: torch.Tensor) -> bool:
     """Whether a tensor is all of its storage."""
+    if tensor.layout is not torch.strided:
+        return False
     return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
 
 
-def _tensors(args: Any) -> Iterator[torch.Tensor]:
-    for value in args:
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    for value in values:
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
-
-
-def _number(value: Any) -> float | None:
-    """A plain number, also one in a tensor of no dimensions on the host."""
-    if isinstance(value, (int, float)):
-        return float(value)
-    if isinstance(value, torch.Tensor) and value.ndim == 0 and value.device.type == "cpu":
-        return float(value)
-    return None

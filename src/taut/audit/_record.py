@@ -127,8 +127,9 @@ class Record:
         mine.state.merge(theirs.state)
         for h in range(mine.state.heads):  # the token goes with the place that has won
             key = f"{mine.name}/{h}"
-            if (mine.state.places["two"][h] == theirs.state.places["two"][h]).all():
-                self.tokens[key] = tokens.get(key, self.tokens.get(key, ""))
+            won = (mine.state.places["two"][h] == theirs.state.places["two"][h]).all()
+            if won and key in tokens:
+                self.tokens[key] = tokens[key]
         if mine.grid is None:
             mine.grid = theirs.grid
         elif theirs.grid is not None:
@@ -165,13 +166,16 @@ class Record:
             raise ValueError(f"{file} is no record of an audit: not JSON") from None
         if not isinstance(data, dict) or data.get("taut_audit") != VERSION:
             raise ValueError(f"{file} is no record of an audit of version {VERSION}")
-        layers = [Layer.from_dict(part) for part in data["layers"]]
-        logits = None if data["logits"] is None else Layer.from_dict(data["logits"])
-        return cls(
-            data["model"], data["data"], data["settings"], layers, data["samples"],
-            data["complete"], [(a, b) for a, b in data["missed"]], data["tokens"], logits,
-            data["versions"],
-        )  # fmt: skip
+        try:
+            layers = [Layer.from_dict(part) for part in data["layers"]]
+            logits = None if data["logits"] is None else Layer.from_dict(data["logits"])
+            return cls(
+                dict(data["model"]), dict(data["data"]), dict(data["settings"]), layers,
+                int(data["samples"]), bool(data["complete"]), [(a, b) for a, b in data["missed"]],
+                dict(data["tokens"]), logits, dict(data["versions"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{file} is no whole record of an audit: {error!r}") from None
 
     def to_pandas(self) -> Any:
         """The heads as a pandas.DataFrame."""

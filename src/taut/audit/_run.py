@@ -12,12 +12,14 @@ from torch import nn
 
 from taut._checks import exponent, real_number, whole_number
 from taut.audit._affinity import affinity
-from taut.audit._capture import Missed, Seen, capture
+from taut.audit._capture import Seen, capture
 from taut.audit._grid import EPSILONS, NORMS, Grid, pick, ratios
 from taut.audit._head_state import LIMIT, NEAR, HeadState
+from taut.audit._interrupt import uninterrupted
 from taut.audit._layout import Rows, arranged, batch_size, heads_of
 from taut.audit._measure import measure
 from taut.audit._model import call, describe, logits_of
+from taut.audit._padding import Padding
 from taut.audit._record import Layer, Record
 
 Tokens = Callable[[int, int], str]
@@ -61,7 +63,8 @@ class Auditor:
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
-        self._real: torch.Tensor | None = None
+        self._real = Padding()
+        self._batch = Record({}, {}, {})
         self._picked: list[tuple[Layer, Any]] = []
 
     def add(self, inputs: Any, *, tokens: Tokens | None = None, first: int | None = None) -> None:
@@ -70,36 +73,39 @@ class Auditor:
         ``inputs`` is a dict of keyword arguments, a tuple or one tensor; ``first`` the number of
         its first sample, where they are not taken in order.
         """
-        size = batch_size(inputs)
+        size = batch_size(inputs, self.model)
         start = self.record.samples if first is None else first
         self._samples = np.arange(start, start + size)
-        real = inputs.get("attention_mask") if isinstance(inputs, dict) else None
-        self._real = real.bool() if isinstance(real, torch.Tensor) and real.ndim == 2 else None
+        self._real = Padding.of(inputs)
+        self._batch, self._picked = Record({}, {}, {}, complete=self.record.complete), []
         plain = getattr(self.model, "_orig_mod", self.model)
-        fresh = plain.register_forward_pre_hook(lambda *_: self._calls.clear())
-        try:
-            with torch.no_grad(), capture(self.model, self._visit) as watch:
+        with torch.no_grad(), capture(self.model, self._visit) as watch:
+            fresh = plain.register_forward_pre_hook(lambda *_: self._calls.clear())
+            try:
                 output = call(self.model, inputs)
-        finally:
-            fresh.remove()
-        self._note(watch.missed)
+            finally:
+                fresh.remove()
+        self._batch.missed += [(missed.path, missed.operation) for missed in watch.missed]
         if self._logits is not None:
             self._predict(logits_of(output) * self._logits)
         self._measure_picked()
-        self.record.samples += size
+        self._batch.samples = size
         if tokens is not None:
-            self._name(tokens, start, size)
+            self._name(tokens, start)
+        with uninterrupted():  # a batch counts whole or not at all
+            self.record.merge(self._batch)
 
     def _visit(self, seen: Seen) -> None:
         call = self._calls[seen.path] = self._calls.get(seen.path, 0) + 1
         heads = heads_of(self._modules.get(seen.path))
-        rows = arranged(seen.scores, seen.weights, heads, len(self._samples))
-        queries = rows.scores.shape[2]
-        real = self._real
-        if real is not None and (real.shape[1] != queries or rows.windows != 1):
-            real = None  # padding is known for the tokens of the input only
-        layer = self.record.layer(seen.path, call, self._fresh(rows.scores.shape[1]))
-        self._take(layer, self.record.layers.index(layer), rows, real)
+        try:
+            rows = arranged(seen.scores, seen.weights, heads, len(self._samples))
+        except ValueError as error:
+            self._batch.missed.append((seen.path, str(error)))
+            return
+        real = self._real.queries(seen.path, rows)
+        layer = self._batch.layer(seen.path, call, self._fresh(rows.scores.shape[1]))
+        self._take(layer, self._batch.layers.index(layer), rows, real)
         bound = affinity(rows, seen.product)
         layer.state.affinity = np.maximum(layer.state.affinity, bound.max(axis=0))
 
@@ -127,32 +133,26 @@ class Auditor:
             for layer in {id(layer): layer for layer in layers}.values():
                 assert layer.grid is not None
                 layer.grid.take(found, np.array([other is layer for other in layers]))
-        self._picked.clear()
 
     def _predict(self, logits: torch.Tensor) -> None:
         """The final logits, (samples, ..., classes), as rows of one head."""
-        layer = self.record.logits = self.record.logits or Layer("logits", 1, self._fresh(1))
+        layer = self._batch.logits = Layer("logits", 1, self._fresh(1))
         every = self._samples
         for index, sample in enumerate(every):  # one at a time: vocabularies are large
             scores = logits[index].reshape(1, 1, -1, logits.shape[-1])
             self._samples = np.array([sample])
-            real = self._real
-            fits = real is not None and real.shape[1] == scores.shape[2]
-            part = real[index : index + 1] if fits and real is not None else None
+            part = self._real.rows(index, scores.shape[2])
             self._take(layer, LOGITS, Rows(scores, scores.softmax(dim=-1), 1), part)
         self._samples = every
 
-    def _note(self, missed: list[Missed]) -> None:
-        self.record.missed = sorted({*self.record.missed, *map(tuple, missed)})  # type: ignore[arg-type]
-
-    def _name(self, tokens: Tokens, start: int, size: int) -> None:
-        """Keep the text at the places of maxima that this batch has moved."""
-        more = [] if self.record.logits is None else [self.record.logits]
-        for layer in [*self.record.layers, *more]:
+    def _name(self, tokens: Tokens, start: int) -> None:
+        """Keep the text at the places of maxima."""
+        more = [] if self._batch.logits is None else [self._batch.logits]
+        for layer in [*self._batch.layers, *more]:
             for h, (sample, query) in enumerate(layer.state.places["two"]):
-                if start <= sample < start + size:
+                if sample >= start:
                     word = tokens(int(sample - start), int(query))
-                    self.record.tokens[f"{layer.name}/{h}"] = word
+                    self._batch.tokens[f"{layer.name}/{h}"] = word
 
 
 def _between(value: float, name: str, low: float, high: float) -> float:

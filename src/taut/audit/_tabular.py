@@ -21,8 +21,9 @@ def read_table(name: str, limit: int, column: str | None) -> tuple[str, list[Any
     try:
         rows = _open(datasets, name)
         first = list(islice(rows, limit))
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(f"cannot read {name}: {str(error).splitlines()[0]}") from None
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"cannot read {name}: {why}") from None
     if not first:
         raise ValueError(f"{name} has no rows")
     chosen = column or _column(first[0])
