@@ -8,9 +8,11 @@ from typing import Any
 import numba
 
 
-def compiled(function: Callable[..., Any], *signature: Any) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], *signature: Any, fastmath: set[str] | bool = False
+) -> Callable[..., Any]:
     """The function compiled to run without the interpreter lock, cached on disk if possible."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     result: Callable[..., Any]
     try:
         result = numba.njit(*signature, cache=True, **options)(function)  # type: ignore[call-overload]

@@ -16,7 +16,7 @@ from taut._array import namespace, quietly
 from taut._empirical import directions, step_ratio
 from taut._lipschitz import local_lipschitz
 from taut.audit._layout import Rows
-from taut.audit._measure import HIDDEN
+from taut.audit._reduce import HIDDEN
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SAMPLES = 64  # one row of each layer is taken from each of the first samples

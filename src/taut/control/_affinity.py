@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from taut.audit._reduce import HIDDEN
 from taut.control._seen import Products, Scores
 
-HIDDEN = -9e3  # scores below are masks
 AT_ONCE = 1 << 21  # weights that are formed at a time
 
 
