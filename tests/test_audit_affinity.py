@@ -133,7 +133,7 @@ def test_it_is_the_bound_of_the_theorem():
     for name, (make, scale, extra) in cases.items():
         found, exact = of(make, q, k), expected(k, scale, extra)
         assert (found >= exact * (1 - 1e-12)).all(), name
-        assert found == pytest.approx(exact, rel=1e-9), name
+        assert found == pytest.approx(exact, rel=1e-4), name
 
 
 def test_what_is_not_followed_is_not_claimed():

@@ -261,6 +261,8 @@ def audit(
     Ctrl-C leaves a valid record of what was seen, and the same command goes on from there. The exit
     code is 0, 3 if not all of the data was seen, and 2 if the input is wrong.
     """
+    # Threads of PyTorch that wait by spinning would take the cores from the kernels in between.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with _said("audit"):
         from taut.audit._command import Options, run
 

@@ -17,7 +17,7 @@ from taut.audit._product import Product
 
 Array = np.ndarray[Any, np.dtype[Any]]
 FARTHEST = 32  # keys that are compared pair by pair
-ROUNDING = 1 + 1e-12
+ROUNDING = 1 + 1e-5  # of single precision, many times
 
 
 def affinity(rows: Rows, product: Product | None) -> Array:
@@ -26,7 +26,8 @@ def affinity(rows: Rows, product: Product | None) -> Array:
     unknown = np.full((samples, heads), math.inf)
     if product is None or not product.known or product.keys.shape[0] != samples * heads:
         return unknown
-    keys = product.keys.detach().transpose(1, 2).double()
+    keys = product.keys.detach().transpose(1, 2)
+    keys = keys if keys.dtype == torch.float64 else keys.float()
     keys = keys.reshape(samples, heads, *keys.shape[1:])
     if keys.shape[2] != count and not (product.bent and keys.shape[2] == count - 1):
         return unknown

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from taut.audit._product import Product, Products
+from taut.audit._product import Product, Products, changes
 
 _ATEN = torch.ops.aten
 _FUSED = re.compile(r"attention|attn|transformer_encoder|masked_softmax")
@@ -74,7 +75,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 parts = function.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        if function._schema.is_mutable:
+        if changes(function):
             self._keep(args)
         result = function(*args, **kwargs)
         self._products.note(function, args, kwargs, result)
@@ -95,7 +96,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 found, _ = self._flow.pop(_storage(factor), ([], None))
                 while found:  # several names of one softmax: visited once
                     self.visit(found.pop())
-        elif _FUSED.search(str(function)) and "backward" not in str(function):
+        elif _fused(function):
             self.missed.append(Missed(self.path[-1], str(function)))
         elif isinstance(first, torch.Tensor) and first.is_floating_point():
             self._flow_on(packet, args, first)
@@ -125,6 +126,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _keep(self, args: Any) -> None:
         """Something is about to be written: what was seen of it is copied first."""
+        if not any(self._open):
+            return
         written = {_storage(tensor) for tensor in _tensors(args)}
         for seen in filter(None, self._open):
             for i, each in enumerate(seen):
@@ -140,6 +143,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             seen.clear()
         self._flow.clear()
         self._logs.clear()
+
+
+@cache
+def _fused(function: Any) -> bool:
+    return bool(_FUSED.search(str(function))) and "backward" not in str(function)
 
 
 def _storage(tensor: Any) -> int:

@@ -63,30 +63,33 @@ class HeadState:
 
     def add(self, values: dict[str, Array], samples: Array, kept: Array, broken: Array) -> None:
         """Take in rows: ``values`` are (samples, heads, queries), ``kept`` says which count."""
-        for h in range(self.heads):
-            keep = kept[:, h]
-            self.counts["rows"][h] += int(keep.sum())
-            self.counts["broken"][h] += int(broken[:, h].sum())
-            self.counts["hidden"][h] += int((~keep & ~broken[:, h]).sum())
-            if not keep.any():
-                continue
-            picked = {name: value[:, h][keep] for name, value in values.items()}
-            self.counts["above"][h] += int((picked["two"] >= self.threshold).sum())
-            for name in self.sums:
-                self.sums[name][h] += float(picked[name].sum(dtype=np.float64))
-            sample, query = np.nonzero(keep)
-            for name in self.maxima:
-                self._raise(name, h, picked[name], samples[sample], query)
-            for name, end in self.tops.items():
-                cells = np.minimum((picked[name] * (BINS / end)).astype(np.int64), BINS - 1)
-                self.histograms[name][h] += np.bincount(cells, minlength=BINS)[:BINS]
-
-    def _raise(self, name: str, h: int, values: Array, samples: Array, queries: Array) -> None:
-        best = values.max()
-        if best < self.maxima[name][h]:
+        self.counts["rows"] += kept.sum(axis=(0, 2))
+        self.counts["broken"] += broken.sum(axis=(0, 2))
+        self.counts["hidden"] += (~kept & ~broken).sum(axis=(0, 2))
+        if not kept.any():
             return
-        at = np.flatnonzero(values == best)
-        first = at[np.lexsort((queries[at], samples[at]))[0]]
+        self.counts["above"] += (kept & (values["two"] >= self.threshold)).sum(axis=(0, 2))
+        for name in self.sums:
+            there = np.where(kept, values[name], 0.0)
+            self.sums[name] += there.sum(axis=(0, 2), dtype=np.float64)
+        _, head, _ = np.nonzero(kept)
+        for name, end in self.tops.items():
+            picked = values[name][kept]
+            cells = np.minimum((picked * (BINS / end)).astype(np.int64), BINS - 1)
+            counts = np.bincount(head * BINS + cells, minlength=self.heads * BINS)
+            self.histograms[name] += counts.reshape(self.heads, BINS)
+        for name in self.maxima:
+            lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
+            for h in np.flatnonzero(lowered >= self.maxima[name]):
+                at = (values[name][:, h] == lowered[h]) & kept[:, h]
+                rows, queries = np.nonzero(at)
+                self._raise(name, int(h), lowered[h], samples[rows], queries)
+
+    def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
+        """Take in a maximum and where it was; the first place where there are several."""
+        if not len(samples):
+            return
+        first = np.lexsort((queries, samples))[0]
         place = (int(samples[first]), int(queries[first]))
         if best > self.maxima[name][h] or place < tuple(self.places[name][h]):
             self.maxima[name][h] = best

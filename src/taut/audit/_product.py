@@ -10,6 +10,7 @@ matrices (tables of biases, positions), do not depend on it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -64,10 +65,10 @@ class Products:
 
     def note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Take in one operation of PyTorch."""
-        name = function.overloadpacket.__name__.removesuffix("_")
+        name = _name(function)
         found = list(_tensors((result,)))
         given = list(_tensors((*args, *kwargs.values())))
-        if function._schema.is_mutable:
+        if changes(function):
             written = found or given
             for tensor in written:
                 if not _whole(tensor) or len(written) > 1 or not found or "out" in kwargs:
@@ -188,6 +189,17 @@ class Products:
         dead = [key for key, trail in self._trails.items() if trail.alive.expired()]  # type: ignore[no-untyped-call]
         for key in dead:
             del self._trails[key]
+
+
+@cache
+def changes(function: Any) -> bool:
+    """Whether an operation writes into what it is given."""
+    return bool(function._schema.is_mutable)
+
+
+@cache
+def _name(function: Any) -> str:
+    return str(function.overloadpacket.__name__).removesuffix("_")
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
