@@ -8,7 +8,7 @@ from taut.control._local_constant import LocalConstant
 from taut.control._orthogonality import Orthogonality, Verified, constrain
 from taut.control._projection import Projection, Sigma
 from taut.control._qk_clip import Clipped, QKClip
-from taut.control._sigma import SigmaReparametrisation
+from taut.control._reparametrise import SigmaReparametrisation
 from taut.control._weights import Weight
 
 __all__ = [
