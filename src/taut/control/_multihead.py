@@ -68,7 +68,7 @@ class MultiheadLayer(nn.Module):
     ) -> Attended:
         """Output and weights, as ``torch.nn.MultiheadAttention`` gives them.
 
-        ``is_causal`` without ``attn_mask`` masks by itself. A query that sees nothing has weights 0.
+        ``is_causal`` without ``attn_mask`` masks by itself. Queries that see no key have weights 0.
         """
         if query.is_nested:
             return self._nested(query, key, value, key_padding_mask, need_weights, attn_mask)

@@ -35,10 +35,12 @@ def find(model: nn.Module, kind: str, options: dict[str, Any]) -> list[Callable[
     for prefix, part in model.named_modules():
         if isinstance(part, library.PreTrainedModel) and id(part) not in inside:
             inside |= {id(module) for module in part.modules()}
-            places = _places(part, kind)
-            if places:
-                settings = _settings(part.config, places, kind, options)
-                found.append(partial(_swap, part, prefix, places, settings))
+            settings = {
+                name: _settings(part.get_submodule(name), kind, options)
+                for name in _places(part, kind)
+            }
+            if settings:
+                found.append(partial(_swap, part, prefix, kind, settings))
     return found
 
 
@@ -67,35 +69,38 @@ def _crosses(module: nn.Module) -> bool:
     return type(module).__name__ in CROSS or bool(getattr(module, "is_cross_attention", False))
 
 
-def _settings(config: Any, places: list[str], kind: str, options: dict[str, Any]) -> dict[str, Any]:
+def _settings(module: Any, kind: str, options: dict[str, Any]) -> dict[str, Any]:
     """Kind and numbers, as they are kept in the configuration."""
     if kind == "l2":
         return {"kind": kind}
-    kept = getattr(config, "taut_attention", None) or {}
+    kept = getattr(module.config, "taut_attention", None) or {}
     if kept.get("kind") == kind:
         options = {**{name: kept[name] for name in ("nu", "tau", "eps")}, **options}
-    width = config.hidden_size // config.num_attention_heads
-    return {"kind": kind, **cosine_options(width, **options)}
+    query = projections(module)[0][0]
+    return {
+        "kind": kind,
+        **cosine_options(len(query) // module.config.num_attention_heads, **options),
+    }
 
 
-def _swap(model: Any, prefix: str, places: list[str], settings: dict[str, Any]) -> list[Swapped]:
+def _swap(model: Any, prefix: str, kind: str, settings: dict[str, dict[str, Any]]) -> list[Swapped]:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
     from taut.control._swap import Swapped
 
-    name = f"taut-{settings['kind']}"
-    AttentionInterface.register(name, _cosine if settings["kind"] == "cosine" else _l2)
-    AttentionMaskInterface.register(name, sdpa_mask)
-    model.set_attn_implementation(name)
+    implementation = f"taut-{kind}"
+    AttentionInterface.register(implementation, _cosine if kind == "cosine" else _l2)
+    AttentionMaskInterface.register(implementation, sdpa_mask)
+    model.set_attn_implementation(implementation)
     swapped = []
-    for place in places:
+    for place, options in settings.items():
         module = model.get_submodule(place)
-        if module.config._attn_implementation != name:
+        if module.config._attn_implementation != implementation:
             raise RuntimeError(f"transformers did not change the attention of {place}")
-        module.config.taut_attention = settings
-        bound = partial(_bound, model, place)
-        swapped.append(Swapped(f"{prefix}.{place}" if prefix else place, module, bound))
+        module.config.taut_attention = options
+        name = f"{prefix}.{place}" if prefix else place
+        swapped.append(Swapped(name, module, partial(_bound, model, place)))
     return swapped
 
 
