@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,17 +86,37 @@ def _column(n: int, keys: int, tau: float, mask: str, *, cross: bool) -> Column:
         seen = np.ones((1, visible), dtype=bool)
         return heaviest_column(seen, energy, np.array([width]), plain=plain)
 
+    def anything(energy: float, plain: float) -> float:
+        """Additive terms can make a weight as large as they please."""
+        return times(float(n), one(keys, math.inf, energy, plain))
+
+    def first(energy: float, plain: float) -> float:
+        """Every query sees the first key, the i-th one i keys."""
+        each = (times(float(size), one(i, between, energy, plain)) for i, size in _blocks(n))
+        return min(plus(*each), anything(energy, plain))
+
     between = float(round_up(2 * tau))  # scores of a query differ by at most that
     if mask == "none":
         return lambda energy, plain: times(float(n), one(keys, between, energy, plain))
-    if mask == "any":  # additive terms can make any weight as large as they please
-        return lambda energy, plain: times(float(n), one(keys, math.inf, energy, plain))
+    if mask == "any":
+        return anything
     if mask != "causal":
         raise ValueError(f"mask must be any, causal or none, got {mask!r}")
     if cross:
         raise ValueError("a causal mask is for self-attention; with a context ask for any or none")
-    # Every query sees the first key, the i-th one i keys.
-    return lambda energy, plain: plus(*(one(i, between, energy, plain) for i in range(1, n + 1)))
+    return first
+
+
+def _blocks(n: int) -> Iterator[tuple[int, int]]:
+    """1 to n in blocks, as (first, size): a key weighs less the more there are of them.
+
+    Taking the first of a block for all costs 1.6 % at most, and saves most of the time.
+    """
+    first = 1
+    while first <= n:
+        size = min(max(1, first // 32), n + 1 - first)
+        yield first, size
+        first += size
 
 
 def _through_context(wk: Matrix, wv: Matrix, tau: float, column: Column) -> float:
