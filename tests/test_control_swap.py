@@ -1,0 +1,218 @@
+"""Attention with a Lipschitz guarantee inside models of transformers."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+import attention_oracle as oracle  # noqa: E402
+from torch_models import GPT2, MODELS  # noqa: E402
+
+from taut.control import CosineAttention, L2Attention, swap_attention  # noqa: E402
+from taut.control._swap_hf import projections  # noqa: E402
+
+nn = torch.nn
+KINDS = ("cosine", "l2")
+NAMES = ("gpt2 lm", "bert", "roberta", "electra", "vit")
+OPTIONS = {"cosine": {"tau": 3.0, "nu": 2.0, "eps": 0.5}, "l2": {}}
+
+
+def model_of(name):
+    torch.manual_seed(0)
+    model = MODELS[name]().double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():  # those of a new model are small: nothing would show
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def run(model, tokens, real=None, **options):
+    if "ViT" in type(model).__name__:
+        return model(pixel_values=tokens, **options)[0]
+    return model(input_ids=tokens, attention_mask=real, **options)[0]
+
+
+def tokens_of(name):
+    torch.manual_seed(1)
+    if name == "vit":
+        return torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    return torch.randint(3, 30, (2, 6))
+
+
+def layer_like(swapped, model, kind):
+    """The layer of torch with the weights of an attention module of transformers."""
+    module = swapped.module
+    (wq, bq), (wk, bk), (wv, bv) = projections(module)
+    if hasattr(module, "c_proj"):
+        wo, bo = module.c_proj.weight.T, module.c_proj.bias
+    elif hasattr(module, "o_proj"):
+        wo, bo = module.o_proj.weight, module.o_proj.bias
+    else:
+        dense = model.get_submodule(swapped.name.rpartition(".")[0]).output.dense
+        wo, bo = dense.weight, dense.bias
+    options = {"batch_first": True, "dtype": torch.float64, **OPTIONS[kind]}
+    make = CosineAttention if kind == "cosine" else L2Attention
+    layer = make(len(wo), module.config.num_attention_heads, **options).eval()
+    with torch.no_grad():
+        layer.out_proj.weight.copy_(wo)
+        if kind == "cosine":
+            layer.in_proj_weight.copy_(torch.cat([wq, wk, wv]))
+            layer.in_proj_bias.copy_(torch.cat([bq, bk, bv]))
+            layer.out_proj.bias.copy_(bo)
+        else:
+            layer.in_proj_weight.copy_(torch.cat([wq, wv]))
+            heads = zip(*(t.chunk(layer.num_heads) for t in (wq, wv, bq, bv)), strict=True)
+            shift = [v @ q.T @ b / len(b) ** 0.5 + c for q, v, b, c in heads]
+            layer.out_proj.bias.copy_(bo + wo @ torch.cat(shift))
+    return layer
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_attention_of_transformers_is_that_layer(name, kind):
+    """In every layer of the model, on what flows through it; so it is really called."""
+    model = model_of(name)
+    tokens = tokens_of(name)
+    before, state = run(model, tokens), {k: v.clone() for k, v in model.state_dict().items()}
+    swapped = swap_attention(model, kind, **OPTIONS[kind])
+    assert len(swapped) == 2
+    causal, seen = name.startswith("gpt2"), []
+
+    def watch(module, args, kwargs, output):
+        hidden = args[0] if args else kwargs["hidden_states"]
+        seen.append((module, hidden, output[0]))
+
+    handles = [s.module.register_forward_hook(watch, with_kwargs=True) for s in swapped]
+    after = run(model, tokens)
+    for handle in handles:
+        handle.remove()
+    assert not torch.allclose(before, after)
+    assert [module for module, _, _ in seen] == [s.module for s in swapped]
+    for (_, hidden, output), one in zip(seen, swapped, strict=True):
+        layer = layer_like(one, model, kind)
+        if "Self" in type(one.module).__name__:  # what follows stands in another module
+            output = model.get_submodule(one.name.rpartition(".")[0]).output.dense(output)
+        torch.testing.assert_close(layer(hidden, hidden, hidden, is_causal=causal)[0], output)
+        assert one.lipschitz(6).upper == pytest.approx(layer.lipschitz(6).upper)
+        assert one.lipschitz(6).domain.endswith("dropout off")
+    assert all((state[key] == value).all() for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["gpt2 lm", "bert"])
+def test_padding_does_not_matter(name, kind):
+    model = model_of(name)
+    swap_attention(model, kind, **OPTIONS[kind])
+    tokens = tokens_of(name)
+    real = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    found = run(model, tokens, real)
+    other = tokens.clone()
+    other[1, 4:] = 7
+    torch.testing.assert_close(found[1, :4], run(model, other, real)[1, :4])
+    torch.testing.assert_close(found[1, :4], run(model, tokens[1:, :4])[0])
+    assert torch.isfinite(found).all()
+    if name == "bert":
+        assert not torch.allclose(found[1, :4], run(model, tokens)[1, :4])
+
+
+def test_caches():
+    tokens = tokens_of("gpt2 lm")
+    model = model_of("gpt2 lm")
+    swap_attention(model, "cosine", **OPTIONS["cosine"])
+    whole = model(tokens).logits
+    start = model(tokens[:, :4], use_cache=True)
+    rest = model(tokens[:, 4:], past_key_values=start.past_key_values, use_cache=True)
+    torch.testing.assert_close(rest.logits, whole[:, 4:])
+    swap_attention(model, "l2")
+    start = model(tokens[:, :4], use_cache=True)
+    with pytest.raises(NotImplementedError, match="use_cache=False"):
+        model(tokens[:, 4:], past_key_values=start.past_key_values)
+    options = {"do_sample": False, "max_new_tokens": 2, "pad_token_id": 0}
+    assert model.generate(tokens, use_cache=False, **options).shape == (2, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["gpt2 lm", "vit"])
+def test_saved_models_come_back(name, kind, tmp_path):
+    """With their options, which are in the configuration, once swapped again."""
+    model, tokens = model_of(name), tokens_of(name)
+    swap_attention(model, kind, **OPTIONS[kind])
+    right = run(model, tokens)
+    model.save_pretrained(tmp_path)
+    other = type(model).from_pretrained(tmp_path).double().eval()
+    assert other.config.taut_attention == {"kind": kind, **OPTIONS[kind]}
+    swap_attention(other, kind)
+    torch.testing.assert_close(run(other, tokens), right)
+    if kind == "cosine":
+        swap_attention(other, kind, tau=1.0)
+        assert other.config.taut_attention["tau"] == 1.0
+        assert other.config.taut_attention["nu"] == 2.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["gpt2 lm", "bert", "vit"])
+def test_the_bound_holds_in_the_model(name, kind):
+    model = model_of(name)
+    one = swap_attention(model, kind, **OPTIONS[kind])[0]
+    x = torch.randn(5, model.config.hidden_size, dtype=torch.float64)
+
+    def attend(z):
+        output = one.module(z[None])[0]
+        if name == "bert":
+            output = model.encoder.layer[0].attention.output.dense(output)
+        return output
+
+    mask = {} if kind == "l2" else {"mask": "causal" if name == "gpt2 lm" else "none"}
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        true = float(oracle.spectral(oracle.derivative(attend, x)).detach())
+    bound = one.lipschitz(5, **mask).upper
+    assert true <= bound
+    assert true > 0.01 * bound
+    assert bound <= one.lipschitz(5).upper
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_models_train(kind):
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**GPT2))
+    swap_attention(model, kind)
+    tokens = tokens_of("gpt2 lm")
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(10):
+        loss = model(tokens, labels=tokens, use_cache=False).loss
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_cross_attention_and_models_inside_models():
+    inner = transformers.GPT2Model(transformers.GPT2Config(**GPT2, add_cross_attention=True))
+    model = nn.ModuleDict({"text": inner, "after": nn.TransformerEncoderLayer(16, 2)})
+    with pytest.raises(ValueError, match="another sequence"):
+        swap_attention(model, "l2")
+    assert inner.config._attn_implementation != "taut-l2"
+    assert isinstance(model["after"].self_attn, nn.MultiheadAttention)
+    swapped = {one.name: one for one in swap_attention(model, "cosine")}
+    assert set(swapped) == {
+        "after.self_attn",
+        *(f"text.h.{i}.{name}" for i in (0, 1) for name in ("attn", "crossattention")),
+    }
+    cross = swapped["text.h.0.crossattention"]
+    with pytest.raises(ValueError, match="context="):
+        cross.lipschitz(4)
+    bound = cross.lipschitz(4, context=3)
+    assert "up to 3 keys" in bound.domain
+    x, y = torch.randn(4, 16), torch.randn(3, 16)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        found = oracle.derivative(
+            lambda a, b: cross.module.eval()(a[None], encoder_hidden_states=b[None])[0], x, y
+        )
+    assert oracle.spectral(found) <= bound.upper
+
+
+def test_other_families_are_refused():
+    with pytest.raises(ValueError, match="no attention to swap"):
+        swap_attention(MODELS["llama"](), "cosine")
