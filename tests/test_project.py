@@ -49,6 +49,7 @@ LAYERS = (
     "games",
     "torch",
     "audit",
+    "control",
     "__init__",
     "cli",
     "__main__",
