@@ -127,7 +127,7 @@ class Monitor:
         """Say that the optimiser has made a step, or how many it has made by now."""
         before = self.steps
         self.steps = before + 1 if steps is None else steps
-        if self.steps > before and self._next.waiting:
+        if self.steps > before and not self._next.met and not self._closed:
             self._tell(
                 "", "calls", "no forward pass with gradients was seen: the monitor's module is not "
                 "the one that training calls, or its call is a part of a compiled function; then "

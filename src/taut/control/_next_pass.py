@@ -38,14 +38,11 @@ class NextPass:
     def __init__(self, module: nn.Module, action: Action) -> None:
         self._module, self._action = module, action
         self._remove: Callable[[], None] | None = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a pass is awaited."""
-        return self._remove is not None
+        self.met = False  # whether any pass came since the last wait
 
     def wait(self) -> None:
         """Await the next pass."""
+        self.met = False
         if self._remove is not None:
             return
         compiled = self._module._compiled_call_impl
@@ -78,6 +75,7 @@ class NextPass:
         self.stop()  # before anything can fail
         if not self._action(args, kwargs):
             self.wait()
+        self.met = True
 
 
 class _Hook:
