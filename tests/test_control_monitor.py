@@ -17,8 +17,11 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 from audit_models import tiny  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from taut.control import AttentionWarning, Monitor  # noqa: E402
+from taut.control._alarms import Alarms  # noqa: E402
+from taut.control._watched import Watched  # noqa: E402
 
 nn = torch.nn
 # torch.compile uses what PyTorch is about to drop; an unknown loss type is logged by GPT-2.
@@ -161,6 +164,8 @@ class Restless(nn.Module):
         self.calls += 1
         self.total += x.sum()  # also in evaluation
         self.mean = x.mean()
+        if not self.training:
+            self.evaluated = True
         x.mul_(1.5)  # an input that is written into
         noise = torch.rand(1) + random.random() + np.random.rand()  # noqa: NPY002
         x = self.drop(self.encoder(x)) * noise * (1 + 0.1 * self.calls) + self.mean
@@ -234,6 +239,31 @@ def test_training_is_the_same_bit_for_bit(name):
         assert with_monitor[3].calls == 10
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
+def test_autocast_keeps_no_casts_of_the_additional_pass():
+    """They have no gradients, and older versions of PyTorch would use them in what follows."""
+
+    class Casts(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            self.count += function is torch.ops.aten._to_copy.default
+            return function(*args, **kwargs or {})
+
+    model, x, counted = encoder(), torch.randn(3, 5, 8), []
+    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(2):
+            with Casts() as casts:
+                model(x)
+            counted.append(casts.count)
+        monitor = Monitor(model)
+        monitor.close()
+        monitor.measure(x)
+        with Casts() as casts:
+            model(x)
+    assert counted[1] < counted[0] == casts.count
+
+
 def test_accumulated_gradients():
     with_monitor = train(gpt2, gpt2_batches(12), True, accumulate=3)
     same(with_monitor, train(gpt2, gpt2_batches(12), False, accumulate=3))
@@ -298,6 +328,19 @@ def test_a_call_inside_of_a_compiled_function_is_told():
         monitor.step()
     assert not monitor.history
     assert monitor.measure(torch.randn(3, 5, 8))
+
+
+def test_a_model_inside_of_ddp(tmp_path):
+    distributed = torch.distributed
+    distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/x", rank=0, world_size=1)
+    try:
+        wrap = nn.parallel.DistributedDataParallel
+        with_monitor = train(Own, tensors(4), True, prepare=wrap)
+        same(with_monitor, train(Own, tensors(4), False, prepare=wrap))
+    finally:
+        distributed.destroy_process_group()
+    assert len(with_monitor[2].history) == 2
+    assert "attention/encoder.layers.0.self_attn/mean_entropy" in with_monitor[2].history[0].values
 
 
 def state_of(model):
@@ -465,6 +508,37 @@ def test_warnings_come_once_for_a_layer_and_kind():
     assert math.isfinite(values["attention/transformer.h.0.attn/largest_score"])
     quiet = Monitor(model, warn=False)
     quiet.measure(input_ids=ids)
+
+
+def layer(score, entropy, broken=0):
+    values = np.array(score, dtype=float), np.array(entropy, dtype=float)
+    return Watched("a", *values, *values, broken, {})
+
+
+@pytest.mark.parametrize(
+    ("first", "now", "words"),
+    [
+        (layer([9, 9], [2, 2]), layer([9, 9], [0.25, 0.11]), ["all heads together"]),
+        (layer([9, 9], [2, 2]), layer([9, 9], [0.3, 0.12]), []),
+        (layer([9, 9], [2, 2]), layer([9, 9], [2, 0.0099]), ["(head 1)"]),
+        (layer([9, 9], [2, 2]), layer([9, 9], [2, 0.011]), []),
+        (layer([9, 9], [2, 0.005]), layer([9, 9], [2, 0.001]), []),
+        (layer([9, -9], [2, 2]), layer([63, 65], [2, 2]), ["grow: up to 65, -9"]),
+        (layer([20, 20], [2, 2]), layer([79, 81], [2, 2]), ["grow: up to 81, 20"]),
+        (layer([9], [2]), layer([65, 65], [0.001, 2]), []),  # other heads: a new beginning
+        (layer([9], [2]), layer([math.nan], [math.nan], 3), ["3 rows"]),
+        (layer([9, 9], [2, 2]), layer([math.nan, 99], [math.nan, 0]), ["(head 1)", "(head 1)"]),
+    ],
+)
+def test_when_to_warn(first, now, words):
+    alarms = Alarms()
+    assert alarms.check([first], 0) == []
+    texts = alarms.check([now], 7)
+    assert len(texts) == len(words)
+    for text, word in zip(texts, words, strict=True):
+        assert text.startswith("a, step 7: ")
+        assert word in text
+    assert alarms.check([now], 8) == []
 
 
 def test_attention_that_was_sharp_from_the_beginning_is_no_alarm():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from taut.audit._measure import Array
-from taut.control._watched import Watched
+from taut.control._watched import Watched, over
 
 # A tenth of the entropy that a layer began with. Single heads do become that sharp in healthy
 # models (those that attend to the token before), the mean of a layer's heads does not.
@@ -53,7 +53,7 @@ class Alarms:
 
 def _wrong(first: Watched, now: Watched) -> Iterator[tuple[str, str]]:
     fell = (now.mean_entropy < FLOOR) & (first.mean_entropy >= FLOOR)
-    before, after = first.mean_entropy.mean(), now.mean_entropy.mean()
+    before, after = over(first.mean_entropy, np.mean), over(now.mean_entropy, np.mean)
     if after < FALL * before or fell.any():
         heads = _heads(fell) if fell.any() else "all heads together"
         yield (

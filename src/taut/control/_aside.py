@@ -2,7 +2,8 @@
 
 What a forward pass changes besides its result: random numbers that dropout draws, buffers such as
 the statistics of batch norm, attributes of modules such as counters, and the casts of weights that
-autocast keeps. Casts made without gradients would even cut the gradients of the pass that follows.
+autocast keeps. In older versions of PyTorch casts made without gradients even cut those of the pass
+that follows (https://github.com/pytorch/pytorch/issues/112583).
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ def _keep_random_numbers(model: nn.Module, stack: ExitStack) -> None:
     for kind, found in devices.items():
         if kind == "cpu":
             stack.enter_context(torch.random.fork_rng(devices=[]))
+        elif kind == "mps":  # there is one, and it has no number
+            stack.callback(torch.mps.set_rng_state, torch.mps.get_rng_state())
         elif kind != "meta":
             places = sorted(device.index or 0 for device in found)
             stack.enter_context(torch.random.fork_rng(devices=places, device_type=kind))

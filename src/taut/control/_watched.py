@@ -44,11 +44,11 @@ class Watched(NamedTuple):
     def summary(self) -> dict[str, float]:
         """The numbers of the layer: extremes and means over its heads."""
         whole = {
-            "largest_score": _over(self.largest_score, np.max),
-            "mean_entropy": _over(self.mean_entropy, np.mean),
-            "lowest_entropy": _over(self.mean_entropy, np.min),
-            "mean_constant": _over(self.mean_constant, np.mean),
-            "largest_constant": _over(self.largest_constant, np.max),
+            "largest_score": over(self.largest_score, np.max),
+            "mean_entropy": over(self.mean_entropy, np.mean),
+            "lowest_entropy": over(self.mean_entropy, np.min),
+            "mean_constant": over(self.mean_constant, np.mean),
+            "largest_constant": over(self.largest_constant, np.max),
             **{f"sigma_max/{name}": value for name, value in self.sigma.items()},
         }
         return {f"attention/{self.name}/{what}": value for what, value in whole.items()}
@@ -75,7 +75,6 @@ def watch(
             missed.append(f"{name} ({error})")
             return
         fits = real is not None and real.shape == (len(rows.scores), rows.scores.shape[2])
-        # The audit's norms; the constant in l2 is among them.
         measured = measure(rows, real if fits else None)
         sigma = projections(modules, seen.path) if weights and calls[seen.path] == 1 else {}
         found.append(_reduced(name, measured, sigma))
@@ -108,7 +107,8 @@ def _reduced(name: str, measured: Measured, sigma: dict[str, float]) -> Watched:
     )  # fmt: skip
 
 
-def _over(values: Array, reduce: Any) -> float:
+def over(values: Array, reduce: Any) -> float:
+    """A mean or an extreme of the heads that have a value."""
     known = values[~np.isnan(values)]
     return float(reduce(known)) if known.size else math.nan
 
