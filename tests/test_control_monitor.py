@@ -132,6 +132,40 @@ def test_values_of_an_encoder_equal_a_slow_computation():
             x = layer(x)
 
 
+class Parted(nn.Module):
+    """The softmax is a module of its own, and the weights are parametrised."""
+
+    def __init__(self):
+        super().__init__()
+        self.to_q = nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8))
+        self.to_k, self.attend = nn.Linear(8, 8), nn.Softmax(dim=-1)
+        self.places = nn.Embedding(5, 5)
+
+    def forward(self, x):
+        scores = self.to_q(x) @ self.to_k(x).mT + self.places.weight
+        return self.attend(scores) @ x
+
+
+def test_projections_around_a_softmax_as_they_are_in_use():
+    model = nn.Sequential(Parted(), nn.Linear(8, 8))
+    values = Monitor(model, weights=True).measure(torch.randn(3, 5, 8))
+    model.eval()
+    sigma = {k: v for k, v in values.items() if "sigma_max" in k}
+    for name in ("to_q", "to_k"):
+        weight = getattr(model[0], name).weight.detach().double().numpy()
+        found = sigma.pop(f"attention/0.attend/sigma_max/{name}")
+        assert found == pytest.approx(np.linalg.norm(weight, 2), rel=1e-10)
+    assert not sigma
+    assert "attention/0.attend/head_0/mean_entropy" in values
+
+
+def test_a_layer_that_runs_twice_has_two_names():
+    model, inputs = tiny("albert")
+    layers = {key.split("/")[1] for key in Monitor(model).measure(**inputs)}
+    assert len(layers) == 2
+    assert {name.endswith(" (2)") for name in layers} == {False, True}
+
+
 def test_padding_does_not_count_and_heads_can_be_left_out():
     model, logged = gpt2(), []
     monitor = Monitor(model, heads=False, log=lambda values, _: logged.append(values))

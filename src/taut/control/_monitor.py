@@ -78,9 +78,9 @@ class Monitor:
     at most ½), and ``attention/LAYER/NAME`` over the heads of a layer, with ``lowest_entropy`` of
     a head and ``sigma_max/PROJECTION``. Rows of padding, where ``attention_mask`` is 0, do not
     count. If the additional pass fails, for want of memory say, there is a warning and training
-    goes on. Forward hooks of others see that pass; they can tell it by
-    ``torch.is_grad_enabled()``. Parameters, and arguments that are neither tensors nor lists,
-    tuples or dicts of them, are not copied.
+    goes on; what ``log`` and penalties raise is not caught. Forward hooks of others see that pass;
+    they can tell it by ``torch.is_grad_enabled()``. Parameters, and arguments that are neither
+    tensors nor lists, tuples or dicts of them, are not copied.
 
     Examples
     --------
