@@ -1,0 +1,82 @@
+"""A callback that runs a monitor in the Trainer of Lightning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from taut.control._monitor import Monitor
+from taut.control._optional import base, needs
+
+_BASE = base("Callback", "lightning.pytorch", "pytorch_lightning")
+
+
+class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
+    """Measure attention while Lightning trains; the values go to the loggers of its trainer.
+
+    Works with ``lightning.pytorch`` and with ``pytorch_lightning``.
+
+    Parameters
+    ----------
+    module
+        Name of the module to watch in the LightningModule, such as ``"model"``; ``""`` is the
+        LightningModule itself, if ``training_step`` calls ``self(...)``. If not given, it is the
+        child with the most parameters that is made of other modules.
+    **options
+        Of :class:`taut.control.Monitor`. ``heads=False`` keeps the logs of a large model short.
+
+    Attributes
+    ----------
+    monitor
+        The :class:`~taut.control.Monitor`, from the beginning of the training on.
+
+    Examples
+    --------
+    >>> trainer = lightning.Trainer(callbacks=[MonitorCallback(every=100)])  # doctest: +SKIP
+    """
+
+    def __init__(self, module: str | None = None, **options: Any) -> None:
+        needs(_BASE, "MonitorCallback needs Lightning: pip install lightning")
+        self.module = module
+        self.monitor: Monitor | None = None
+        self._options = options
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Await the first pass."""
+
+        def log(values: dict[str, float], step: int) -> None:
+            for logger in trainer.loggers:
+                logger.log_metrics(values, step=step)
+
+        watched = _largest(pl_module) if self.module is None else _named(pl_module, self.module)
+        self.monitor = Monitor(watched, **{"log": log, **self._options})
+        self.monitor.steps = trainer.global_step
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """Count the step; while gradients are accumulated the number stays."""
+        if self.monitor is not None:
+            self.monitor.step(trainer.global_step)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Leave the model alone."""
+        if self.monitor is not None:
+            self.monitor.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the model alone."""
+        self.on_train_end(trainer, pl_module)
+
+
+def _named(module: nn.Module, name: str) -> nn.Module:
+    try:
+        return module.get_submodule(name)
+    except AttributeError:
+        names = ", ".join(name for name, _ in module.named_children())
+        raise ValueError(f"there is no module {name!r}; the first ones are {names}") from None
+
+
+def _largest(module: nn.Module) -> nn.Module:
+    """The model in a LightningModule: losses and metrics are modules too, but smaller."""
+    made = [child for child in module.children() if any(True for _ in child.children())]
+    return max(made, key=lambda child: sum(p.numel() for p in child.parameters()), default=module)
