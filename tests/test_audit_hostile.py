@@ -289,3 +289,14 @@ def test_text_that_does_not_fit(tmp_path):
     samples = Samples("text", ["word " * 500], "")
     (batch,) = batches(samples, small, str(folder), [0], size=1, max_length=9999)
     assert batch.inputs["input_ids"].shape[1] == longest(small)
+
+
+def test_a_merge_that_fails_changes_nothing():
+    model, inputs = tiny("gpt2")
+    record = audit.run(model, [inputs], norms=[])
+    other = audit.run(model, [inputs], norms=[])
+    other.layers[1] = audit.Layer("transformer.h.1.attn", 1, audit._head_state.HeadState(3))
+    before = json.dumps(record.to_dict())
+    with pytest.raises(ValueError, match="cannot merge 3 heads into 4"):
+        record.merge(other)
+    assert json.dumps(record.to_dict()) == before

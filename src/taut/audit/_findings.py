@@ -74,8 +74,11 @@ def _sinks(chosen: list[Row], rows: list[Row]) -> str:
     )
 
 
-_TEMPERATURE = "A larger temperature or a soft cap of the scores bounds it."
-_CAP = "A cap of the scores keeps gradients alive."
+_TEMPERATURE = (
+    "A larger temperature lowers it; in training taut.control.LocalConstant pulls the constants "
+    "themselves below a limit."
+)
+_CAP = "In training taut.control.QKClip keeps the scores of a head at a limit."
 _PRUNE = "Such heads average; they can often be removed."
 
 

@@ -95,12 +95,16 @@ class HeadState:
             self.maxima[name][h] = best
             self.places[name][h] = place
 
-    def merge(self, other: HeadState) -> None:
-        """Take in what another process has seen."""
+    def fits(self, other: HeadState) -> None:
+        """Raise an error if another state cannot be merged."""
         if other.heads != self.heads:
             raise ValueError(f"cannot merge {other.heads} heads into {self.heads}")
         if (other.norms, other.threshold) != (self.norms, self.threshold):
             raise ValueError("cannot merge records of other norms or another threshold")
+
+    def merge(self, other: HeadState) -> None:
+        """Take in what another process has seen."""
+        self.fits(other)
         for mine, theirs in (
             (self.counts, other.counts),
             (self.sums, other.sums),

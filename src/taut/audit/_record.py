@@ -108,7 +108,10 @@ class Record:
         return self.layers[-1]
 
     def merge(self, other: Record) -> None:
-        """Take in what another process saw of the same model."""
+        """Take in what another process saw of the same model: all of it, or nothing at all."""
+        known = {layer.name: layer.state for layer in self.layers}
+        for theirs in other.layers:
+            known.get(theirs.name, theirs.state).fits(theirs.state)
         for theirs in other.layers:
             own = theirs.state
             mine = self.layer(
