@@ -21,6 +21,28 @@ def naive(w):
     return (w.mT @ w - torch.eye(w.shape[1], dtype=w.dtype)).square().sum()
 
 
+@pytest.mark.theorem("ortho-cert", "holds")
+@pytest.mark.theorem("ortho-cert", "falsifiable")
+@pytest.mark.theorem("ortho-cert", "attained")
+def test_the_penalty_is_a_certificate():
+    torch.manual_seed(0)
+    nearest = 0.0
+    for trial in range(300):
+        shape = torch.randint(1, 9, (2,)).tolist()
+        w = torch.randn(shape, dtype=torch.float64) * 10 ** (trial % 5 - 2)
+        sigma = torch.linalg.matrix_norm(w, 2) ** 2
+        bound = 1 + naive(w).sqrt()
+        assert sigma <= bound * (1 + 1e-12)
+        nearest = max(nearest, float(sigma / bound))
+    assert nearest > 0.99  # so 0.99 times the bound is exceeded
+    w = torch.diag(torch.tensor([3.0, 1.0, 1.0], dtype=torch.float64))
+    assert float(1 + naive(w).sqrt()) == pytest.approx(9.0, rel=1e-12)
+
+
+@pytest.mark.theorem("ortho-gram", "holds")
+@pytest.mark.theorem("ortho-gram", "falsifiable")
+@pytest.mark.theorem("ortho-gram", "attained")
+@pytest.mark.theorem("ortho-gram", "derivative")
 @pytest.mark.parametrize("shape", [(5, 5), (9, 4), (4, 9), (1, 7), (7, 1)])
 def test_the_smaller_gram_gives_the_same(shape):
     from taut.control._gram import Gram

@@ -8,6 +8,7 @@ M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1.
 """
 
 from taut.theorems._attention import ATTENTION
+from taut.theorems._control import CONTROL
 from taut.theorems._entry import Erratum, Theorem
 from taut.theorems._errata import ERRATA
 from taut.theorems._games import GAMES
@@ -34,7 +35,7 @@ SOURCES = {
     "taut": "proved in the theory pages of this project",
 }
 
-THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *ATTENTION, *MODULES, *GAMES)}
+THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *ATTENTION, *MODULES, *CONTROL, *GAMES)}
 
 
 def get(theorem_id: str) -> Theorem:
