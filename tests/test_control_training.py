@@ -355,3 +355,76 @@ def test_sigma_reparametrisation(name, tmp_path):
     model.save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path).eval()
     assert torch.equal(again(**inputs)[0], model(**inputs)[0])
+
+
+def trained(folder, model, callbacks, accumulate=1):
+    """A short run of the Trainer on random text, the same for all."""
+    torch.manual_seed(0)
+    ids = torch.randint(0, 60, (16, 7))
+    data = [{"input_ids": row, "labels": row} for row in ids]
+    arguments = transformers.TrainingArguments(
+        str(folder), max_steps=4, per_device_train_batch_size=8 // accumulate, use_cpu=True,
+        gradient_accumulation_steps=accumulate, learning_rate=1e-2, report_to=[],
+        save_strategy="no", logging_steps=1, disable_tqdm=True, seed=0,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0, optim="sgd",
+    )  # fmt: skip
+    trainer = transformers.Trainer(model, arguments, train_dataset=data, callbacks=list(callbacks))
+    trainer.train()
+    return {n: p.detach().clone() for n, p in model.named_parameters()}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_trainer_keeps_constraints(tmp_path):
+    """Against the same penalty in a loop by hand; and projections hold after the last step."""
+    from taut.control.huggingface import ConstraintCallback
+
+    def fresh():
+        return no_dropout(tiny("gpt2")[0])
+
+    model = fresh()
+    constraint = control.constrain(model, "VAR-III", strength=1e-2)
+    found = trained(tmp_path, model, [ConstraintCallback(constraint)])
+    plain = trained(tmp_path, fresh(), [])
+    assert any(not torch.equal(found[n], plain[n]) for n in found)
+    other = fresh()
+    halves = control.constrain(other, "VAR-III", strength=1e-2)
+    twice = trained(tmp_path, other, [ConstraintCallback(halves)], accumulate=2)
+    for n in found:  # the same step from two passes
+        assert torch.allclose(found[n], twice[n], rtol=1e-3, atol=1e-5), n
+    limited = fresh()
+    cap = control.Projection(limited, cap=0.1)
+    trained(tmp_path, limited, [ConstraintCallback(cap)])
+    assert all(row.holds for row in cap.verify())
+    assert not any(m._forward_hooks for m in constraint.bake().modules())
+    with pytest.raises(TypeError, match="give constraints"):
+        ConstraintCallback()
+
+
+def test_lightning_keeps_constraints(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    from taut.control.lightning import ConstraintCallback
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = no_dropout(tiny("gpt2")[0])
+
+        def training_step(self, batch, _):
+            return self.model(input_ids=batch, labels=batch).loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    module = Module()
+    cap = control.Projection(module.model, cap=0.1)
+    weights = control.constrain(module.model, ["LA", "LF"], strength=1e-2)
+    trainer = lightning.Trainer(
+        max_steps=3, accelerator="cpu", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, default_root_dir=tmp_path,
+        callbacks=[ConstraintCallback(weights, cap)],
+    )  # fmt: skip
+    trainer.fit(module, torch.utils.data.DataLoader(torch.randint(0, 60, (6, 7)), 2))
+    assert all(row.holds for row in cap.verify())
+    with pytest.raises(ValueError, match="depends on the pass"):
+        ConstraintCallback(control.constrain(module.model, "AM"))

@@ -49,6 +49,8 @@ class LocalConstant:
     True
     """
 
+    in_loss = True  # whether there is something to add to the loss
+
     def __init__(
         self,
         model: nn.Module,

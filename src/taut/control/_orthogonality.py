@@ -36,6 +36,8 @@ class Orthogonality:
     Made by :func:`constrain`.
     """
 
+    in_loss = True  # whether there is something to add to the loss
+
     def __init__(
         self,
         model: nn.Module,

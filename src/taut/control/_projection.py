@@ -56,6 +56,8 @@ class Projection:
     True
     """
 
+    in_loss = False  # whether there is something to add to the loss
+
     def __init__(
         self,
         model: nn.Module,

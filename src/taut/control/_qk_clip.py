@@ -57,6 +57,8 @@ class QKClip:
     True
     """
 
+    in_loss = False  # whether there is something to add to the loss
+
     def __init__(
         self,
         model: nn.Module,

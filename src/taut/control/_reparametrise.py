@@ -71,6 +71,8 @@ class SigmaReparametrisation:
     True
     """
 
+    in_loss = False  # whether there is something to add to the loss
+
     def __init__(
         self,
         model: nn.Module,

@@ -1,4 +1,4 @@
-"""A callback that runs a monitor in the Trainer of Hugging Face."""
+"""Callbacks for the Trainer of Hugging Face: a monitor, and constraints."""
 
 from __future__ import annotations
 
@@ -56,3 +56,62 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
 
     def _log(self, values: dict[str, float], step: int) -> None:
         self.trainer.log(values)  # which knows the step
+
+
+class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
+    """Keep constraints while a ``transformers.Trainer`` trains.
+
+    Penalties are added to the loss that the model gives out, shared among the passes of a step that
+    are accumulated; projections and clips follow every step of the optimiser.
+
+    Parameters
+    ----------
+    *constraints
+        Made of the model that is trained: :func:`taut.control.constrain` and the like.
+
+    Examples
+    --------
+    >>> constraint = taut.control.constrain(model, "VAR-III", strength=1e-8)  # doctest: +SKIP
+    >>> trainer = transformers.Trainer(
+    ...     model, arguments, callbacks=[ConstraintCallback(constraint)], ...
+    ... )  # doctest: +SKIP
+    """
+
+    def __init__(self, *constraints: Any) -> None:
+        needs(_BASE, "ConstraintCallback needs transformers: pip install 'taut[hf]'")
+        if not constraints or not all(hasattr(c, "penalty") for c in constraints):
+            raise TypeError("give constraints, such as taut.control.constrain(model, 'VAR-III')")
+        self.constraints = constraints
+        self._handles: list[Any] = []
+        self._passes = 1
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
+    ) -> None:
+        """Attach all constraints."""
+        self._passes = args.gradient_accumulation_steps
+        plain = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
+        for constraint in self.constraints:
+            if constraint.in_loss:
+                hook = constraint.model.register_forward_hook(
+                    lambda module, _, kwargs, output, c=constraint: self._add(c, kwargs, output),
+                    with_kwargs=True,
+                )
+                self._handles.append(hook)
+            elif hasattr(constraint, "attach"):
+                self._handles.append(constraint.attach(plain))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the model alone; the constraints can still be read and verified."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _add(self, constraint: Any, kwargs: Any, output: Any) -> Any:
+        loss = output.get("loss") if hasattr(output, "get") else None
+        if loss is None or not loss.requires_grad:
+            return output
+        # A loss that is divided by the tokens of the whole step is not divided by its passes again.
+        whole = kwargs.get("num_items_in_batch") is not None
+        output["loss"] = loss + constraint.penalty() / (self._passes if whole else 1)
+        return output

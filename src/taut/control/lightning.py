@@ -1,4 +1,4 @@
-"""A callback that runs a monitor in the Trainer of Lightning."""
+"""Callbacks for the Trainer of Lightning: a monitor, and constraints."""
 
 from __future__ import annotations
 
@@ -62,6 +62,51 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
         """Leave the model alone."""
         if self.monitor is not None:
             self.monitor.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the model alone."""
+        self.on_train_end(trainer, pl_module)
+
+
+class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
+    """Keep constraints while Lightning trains.
+
+    Penalties on weights are added to the gradients before every step, and projections and clips
+    follow it. What depends on a pass (``"AM"``, :class:`~taut.control.LocalConstant`) must be added
+    to the loss: return ``loss + constraint.penalty()`` from ``training_step``.
+
+    Parameters
+    ----------
+    *constraints
+        Made of the model that is trained: :func:`taut.control.constrain` and the like.
+
+    Examples
+    --------
+    >>> constraint = taut.control.constrain(model, ["LA", "LF"], strength=1e-8)  # doctest: +SKIP
+    >>> trainer = lightning.Trainer(callbacks=[ConstraintCallback(constraint)])  # doctest: +SKIP
+    """
+
+    def __init__(self, *constraints: Any) -> None:
+        needs(_BASE, "ConstraintCallback needs Lightning: pip install lightning")
+        for constraint in constraints:
+            if not hasattr(constraint, "attach") or "AM" in getattr(constraint, "parts", ()):
+                raise ValueError(
+                    f"{type(constraint).__name__} depends on the pass: return loss + "
+                    "constraint.penalty() from training_step instead"
+                )
+        self.constraints = constraints
+        self._handles: list[Any] = []
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Attach all constraints to the optimisers."""
+        for optimizer in trainer.optimizers[:1]:
+            self._handles += [constraint.attach(optimizer) for constraint in self.constraints]
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Leave the model alone."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leave the model alone."""
