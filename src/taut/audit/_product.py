@@ -65,6 +65,8 @@ class Products:
 
     def note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Take in one operation of PyTorch."""
+        if _views(function):
+            return  # the same storage
         name = _name(function)
         found = list(_tensors((result,)))
         given = list(_tensors((*args, *kwargs.values())))
@@ -75,8 +77,6 @@ class Products:
                     self._set(tensor)
             if len(written) > 1 or not found or not _whole(written[0]) or "out" in kwargs:
                 return
-        elif any(_key(t) == _key(f) for f in found for t in given):
-            return  # a view: the same storage
         for tensor in found:
             self._follow(name, args, kwargs, given, tensor)
 
@@ -195,6 +195,13 @@ class Products:
 def changes(function: Any) -> bool:
     """Whether an operation writes into what it is given."""
     return bool(function._schema.is_mutable)
+
+
+@cache
+def _views(function: Any) -> bool:
+    """Whether what comes out is another view of what is given."""
+    schema = function._schema
+    return not schema.is_mutable and any(out.alias_info is not None for out in schema.returns)
 
 
 @cache
