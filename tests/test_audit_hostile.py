@@ -85,6 +85,13 @@ def test_no_affinity_is_claimed_where_the_query_comes_in_again(name):
     assert np.isinf([row["affinity"] for row in record.heads]).all()
 
 
+def test_queries_of_zeros_and_ones_are_no_masks():
+    q = torch.zeros(1, 2, 6, 4).double()
+    for x in (q, q + torch.eye(6, 4)):
+        record = audit.run(Attention(DEPENDS["relative by numbers"]), [x], epsilons=[])
+        assert np.isinf([row["affinity"] for row in record.heads]).all()
+
+
 def zeroed(s, q):
     scores = q @ s.k.mT
     weights = sm(scores)

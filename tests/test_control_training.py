@@ -219,6 +219,8 @@ def test_projections_are_the_nearest():
             mixed = 0.9 * cut + 0.1 * other
             assert (w - cut).norm() <= (w - mixed).norm() + 1e-5
         assert capped(0.1 * near, 1.0) is not None
+        for size in (1e-25, 1e25):  # products of such numbers leave the range
+            assert torch.linalg.svdvals(capped(100 * size * w, size).double())[0] <= size
         tiny_one = 0.1 * near
         assert capped(tiny_one, 1.0) is tiny_one
 

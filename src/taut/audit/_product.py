@@ -210,8 +210,9 @@ def _name(function: Any) -> str:
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:
-    """Whether a tensor from outside holds 0, 1 and what hides a key, and nothing else."""
-    return bool(((tensor == 0) | (tensor == 1) | (tensor < NO_WEIGHT)).all())
+    """Whether a tensor from outside hides some keys and is 0 elsewhere, as no query is."""
+    hides = tensor < NO_WEIGHT
+    return bool(hides.any() and (hides | (tensor == 0)).all())
 
 
 def _key(tensor: Any) -> int:

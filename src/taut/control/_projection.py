@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from taut.control._after_step import AfterStep
 from taut.control._find import Block, find_blocks
 from taut.control._weights import Weight
 
@@ -29,7 +30,7 @@ class Sigma(NamedTuple):
     holds: bool
 
 
-class Projection:
+class Projection(AfterStep):
     """Weights brought back to what is wanted, after every step of an optimiser.
 
     Parameters
@@ -55,8 +56,6 @@ class Projection:
     >>> all(row.holds and row.largest <= 0.5 for row in limit.verify())
     True
     """
-
-    in_loss = False  # whether there is something to add to the loss
 
     def __init__(
         self,
@@ -99,18 +98,6 @@ class Projection:
             if any(new is not old for new, old in zip(done, parts, strict=True)):
                 weight.replace(torch.cat(done, dim=1 if role == "output" else 0))
         return self
-
-    def penalty(self) -> torch.Tensor:
-        """Nothing is added to the loss."""
-        return torch.zeros((), device=next(self.model.parameters()).device)
-
-    def attach(self, optimizer: torch.optim.Optimizer) -> Any:
-        """Project after every step of an optimiser; a handle with ``remove()``."""
-
-        def after(*_: Any) -> None:
-            self.apply()
-
-        return optimizer.register_step_post_hook(after)
 
     @torch.no_grad()
     def verify(self) -> list[Sigma]:
@@ -170,6 +157,7 @@ def capped(matrix: torch.Tensor, cap: float) -> torch.Tensor:
 def _at_most(matrix: torch.Tensor, cap: float) -> bool:
     """Whether products of the Gram matrix prove it: σ^8 ≤ ‖(WᵀW)^4‖_F. Decompositions cost more."""
     small = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.mT
-    gram = small.mT @ small / cap**2
+    small = small / cap  # first, so that small numbers do not vanish in the products
+    gram = small.mT @ small
     power = (gram @ gram) @ (gram @ gram)
     return float(power.norm()) < 0.99  # the margin covers rounding many times

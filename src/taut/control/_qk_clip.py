@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from taut.control._after_step import AfterStep
 from taut.control._find import Block, find_blocks
 from taut.control._seen import Products, Scores
 from taut.control._watch import Watch
@@ -25,7 +26,7 @@ class Clipped(NamedTuple):
     holds: bool
 
 
-class QKClip:
+class QKClip(AfterStep):
     """Keep the largest score of every head at a limit.
 
     In training passes the largest product of a query and a key, scaled as the model does, is noted
@@ -56,8 +57,6 @@ class QKClip:
     >>> all(row.holds for row in clip.verify())
     True
     """
-
-    in_loss = False  # whether there is something to add to the loss
 
     def __init__(
         self,
@@ -113,18 +112,6 @@ class QKClip:
                 weight.scale_rows(rows)
         self._largest.clear()
         return self
-
-    def penalty(self) -> torch.Tensor:
-        """Nothing is added to the loss."""
-        return torch.zeros((), device=next(self.model.parameters()).device)
-
-    def attach(self, optimizer: torch.optim.Optimizer) -> Any:
-        """Clip after every step of an optimiser; a handle with ``remove()``."""
-
-        def after(*_: Any) -> None:
-            self.apply()
-
-        return optimizer.register_step_post_hook(after)
 
     def verify(self) -> list[Clipped]:
         """The largest scores of all heads in the passes since the last step, against the limit."""
