@@ -271,14 +271,19 @@ def problems(page, server) -> list[str]:
     """Messages on the console and requests that reach a proxy."""
     seen: list[str] = []
 
+    def answer(connection):
+        with connection:
+            line = connection.recv(200).decode(errors="replace").split("\r\n")[0]
+        if line:  # Chromium opens connections to a proxy ahead of time and closes them unused
+            seen.append(line)
+
     def listen():
         while True:
             try:
                 connection, _ = server.accept()
             except OSError:
                 return
-            seen.append(connection.recv(200).decode(errors="replace").split("\r\n")[0])
-            connection.close()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
 
     threading.Thread(target=listen, daemon=True).start()
     proxy = f"--proxy-server=http://127.0.0.1:{server.getsockname()[1]}"
