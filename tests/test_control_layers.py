@@ -580,7 +580,7 @@ def test_swap_to_l2_keeps_queries_and_values():
 def test_swap_refuses_and_changes_nothing():
     with pytest.raises(ValueError, match="no attention to swap"):
         swap_attention(nn.Sequential(nn.Linear(2, 2)), "cosine")
-    with pytest.raises(ValueError, match="swap what holds it"):
+    with pytest.raises(ValueError, match="give what holds it"):
         swap_attention(nn.MultiheadAttention(4, 2), "cosine")
     with pytest.raises(ValueError, match="cosine or l2"):
         swap_attention(nn.Linear(2, 2), "dot")

@@ -13,6 +13,7 @@ except ImportError:
     raise ImportError("taut.control needs PyTorch: pip install 'taut[torch]'") from None
 
 from taut.control._alarms import AttentionWarning
+from taut.control._capped import CappedAttention
 from taut.control._cosine import CosineAttention
 from taut.control._find import Block, find_blocks
 from taut.control._l2 import L2Attention
@@ -22,12 +23,15 @@ from taut.control._orthogonality import Orthogonality, Verified, constrain
 from taut.control._projection import Projection, Sigma
 from taut.control._qk_clip import Clipped, QKClip
 from taut.control._reparametrise import SigmaReparametrisation
+from taut.control._soft_cap import Capped, SoftCap
 from taut.control._swap import Swapped, swap_attention
 from taut.control._weights import Weight
 
 __all__ = [
     "AttentionWarning",
     "Block",
+    "Capped",
+    "CappedAttention",
     "Clipped",
     "CosineAttention",
     "L2Attention",
@@ -39,6 +43,7 @@ __all__ = [
     "QKClip",
     "Sigma",
     "SigmaReparametrisation",
+    "SoftCap",
     "Swapped",
     "Verified",
     "Weight",

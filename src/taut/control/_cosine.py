@@ -69,26 +69,9 @@ class CosineAttention(MultiheadLayer):
         super().__init__(embed_dim, num_heads, dropout, bias, batch_first, device, dtype)
         made = cosine_options(self.head_dim, nu=nu, tau=tau, eps=eps)
         self.nu, self.tau, self.eps = made["nu"], made["tau"], made["eps"]
-        options = {"device": device, "dtype": dtype}
-        self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim, **options))
-        self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim, **options)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the weights as torch's attention does."""
-        nn.init.xavier_uniform_(self.in_proj_weight)
-        self.out_proj.reset_parameters()
-        if self.in_proj_bias is not None:
-            nn.init.zeros_(self.in_proj_bias)
-            nn.init.zeros_(self.out_proj.bias)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        weights = self.in_proj_weight.chunk(3)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        return tuple(
-            unit(self._heads(nn.functional.linear(x, w, b)), self.eps)
-            for x, w, b in zip((query, key, value), weights, biases, strict=True)
-        )
+        return tuple(unit(u, self.eps) for u in super()._project(query, key, value))
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, term: Tensor | None, need_weights: bool

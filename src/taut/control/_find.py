@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from taut.audit._layout import heads_of
+from taut.control._multihead import MultiheadLayer
 from taut.control._weights import Weight, fused
 
 _QUERIES = (  # names of the projections in a module: query, key, value, output
@@ -90,7 +91,7 @@ Make = Callable[[str, nn.Module, Modules, Names], Block | None]
 
 def _attention(path: str, module: Any, modules: Modules, names: Names) -> Block | None:
     heads = heads_of(module)
-    if isinstance(module, nn.MultiheadAttention):
+    if isinstance(module, (nn.MultiheadAttention, MultiheadLayer)):
         return Block(path, "attention", dict(_torch_attention(module, names)), heads)
     if hasattr(module, "c_attn") and hasattr(module, "c_proj"):
         return Block(path, "attention", dict(_gpt2_attention(module, names)), heads)
@@ -115,15 +116,17 @@ def _beside(path: str, modules: Modules) -> Any:
     return getattr(getattr(parent, "output", None), "dense", None)
 
 
-def _torch_attention(module: nn.MultiheadAttention, names: Names) -> Iterator[tuple[str, Weight]]:
-    roles = ("query", "key", "value")
+def _torch_attention(
+    module: nn.MultiheadAttention | MultiheadLayer, names: Names
+) -> Iterator[tuple[str, Weight]]:
+    roles: tuple[str, ...] = ("query", "key", "value")
     if module.in_proj_weight is not None:
         inner: Any = module.in_proj_weight
-        yield from zip(
-            roles,
-            fused(names[id(inner)], inner, [module.embed_dim] * 3, bias=module.in_proj_bias),
-            strict=True,
-        )
+        if len(inner) == 2 * module.embed_dim:  # L2 attention has no keys of its own
+            roles = ("query", "value")
+        sizes = [module.embed_dim] * len(roles)
+        parts = fused(names[id(inner)], inner, sizes, bias=module.in_proj_bias)
+        yield from zip(roles, parts, strict=True)
     else:
         for role, name in zip(roles, ("q", "k", "v"), strict=True):
             parameter: Any = getattr(module, f"{name}_proj_weight")

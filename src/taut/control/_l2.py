@@ -48,8 +48,6 @@ class L2Attention(MultiheadLayer):
     Bound(at most ..., l2, all inputs, up to 5 tokens, any mask; l2-attention)
     """
 
-    in_proj_bias = None
-
     def __init__(
         self,
         embed_dim: int,
@@ -60,10 +58,7 @@ class L2Attention(MultiheadLayer):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(embed_dim, num_heads, dropout, bias, batch_first, device, dtype)
-        options = {"device": device, "dtype": dtype}
-        self.in_proj_weight = nn.Parameter(torch.empty(2 * embed_dim, embed_dim, **options))
-        self.reset_parameters()
+        super().__init__(embed_dim, num_heads, dropout, bias, batch_first, device, dtype, parts=2)
 
     def reset_parameters(self) -> None:
         """Draw the weights, those on the way in as torch's attention does."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +11,11 @@ from torch import nn
 
 from taut._lipschitz import local_lipschitz
 from taut.control._find import Block, find_blocks
-from taut.control._seen import Products, Scores, drawn, first_time
-from taut.control._watch import Watch
+from taut.control._in_pass import InPass
+from taut.control._seen import Products, Scores
 
 
-class LocalConstant:
+class LocalConstant(InPass):
     """Pull the sensitivity of attention rows below a limit.
 
     In every training pass some rows of each attention are drawn, and the squares of what their
@@ -49,8 +48,6 @@ class LocalConstant:
     True
     """
 
-    in_loss = True  # whether there is something to add to the loss
-
     def __init__(
         self,
         model: nn.Module,
@@ -68,37 +65,30 @@ class LocalConstant:
             raise ValueError(f"strength must be a number of at least 0, got {strength!r}")
         if rows < 1:
             raise ValueError(f"rows must be at least 1, got {rows!r}")
-        self.model, self.limit, self.strength, self.rows = model, limit, strength, rows
-        found = find_blocks(model, only) if blocks is None else blocks
-        modules = dict(model.named_modules())
-        chosen = {b.path: modules[b.path] for b in found if b.kind == "attention"}
-        self._seed, self._passes = seed, 0
-        self._terms: list[torch.Tensor] = []
+        super().__init__(model, seed)
+        self.limit, self.strength, self.rows = limit, strength, rows
+        self._blocks = find_blocks(model, only) if blocks is None else blocks
         self._constants: dict[str, torch.Tensor] = {}
-        listening = Watch(chosen, self._note, lambda: model.training and torch.is_grad_enabled())
-        begin = model.register_forward_pre_hook(lambda *_: self._forget())
-        self._handles: list[Any] = [listening, begin]
+        self.apply()
 
-    def _forget(self) -> None:
-        self._passes += 1
-        self._terms.clear()
-        self._constants.clear()
+    def apply(self) -> LocalConstant:
+        """Begin to watch attention."""
+        self._listen(self._blocks)
+        return self
 
-    def _note(self, seen: Products | Scores) -> None:
-        constants = local_lipschitz(self._rows(seen)).value
-        term = (constants - self.limit).clamp(min=0.0).square().mean()
-        if first_time():
-            self._terms.append(term)
-            self._constants[seen.path] = constants.detach()
+    def _term(self, seen: Products | Scores, seed: int) -> torch.Tensor:
+        constants: torch.Tensor = local_lipschitz(self._drawn_rows(seen, seed)).value
+        self._constants[seen.path] = constants.detach()
+        return (constants - self.limit).clamp(min=0.0).square().mean()
 
-    def _rows(self, seen: Products | Scores) -> torch.Tensor:
+    def _drawn_rows(self, seen: Products | Scores, seed: int) -> torch.Tensor:
         """Scores of the rows that are drawn, the same in every sample and head."""
         if isinstance(seen, Scores):
             queries, keys = seen.scores.shape[2:]
         else:
             queries, keys = seen.query.shape[2], seen.key.shape[2]
         count = min(self.rows, queries)
-        source = np.random.default_rng(drawn(self._seed, self._passes, seen.path))
+        source = np.random.default_rng(seed)
         rows = torch.from_numpy(np.sort(source.choice(queries, count, replace=False)))
         if isinstance(seen, Scores):
             return seen.scores[:, :, rows]
@@ -110,15 +100,9 @@ class LocalConstant:
             found = found.masked_fill(rows[:, None] < torch.arange(keys), -torch.inf)
         return found
 
-    def apply(self) -> LocalConstant:
-        """Attention is watched already."""
-        return self
-
     def penalty(self) -> torch.Tensor:
         """What to add to the loss, from the last training pass."""
-        if not self._terms:
-            raise RuntimeError("no attention was seen: call penalty() after a training pass")
-        return self.strength * torch.stack(self._terms).sum()
+        return self.strength * self._sum()
 
     def values(self) -> dict[str, float]:
         """The mean constants of the rows drawn in the last pass, by layer, for a log."""
@@ -127,11 +111,3 @@ class LocalConstant:
     def verify(self) -> dict[str, float]:
         """The largest constants of the rows drawn in the last pass: measured, no bound."""
         return {path: float(found.max()) for path, found in self._constants.items()}
-
-    def bake(self) -> nn.Module:
-        """The model, with nothing attached to it."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._forget()
-        return self.model

@@ -16,15 +16,12 @@ Attended = tuple[Tensor, Tensor | None]
 class MultiheadLayer(nn.Module):
     """Attention with heads, an output projection, and the interface of torch's.
 
-    A subclass projects (:meth:`_project`) and attends (:meth:`_attend`), on tensors (batch, heads,
-    tokens, width of a head).
+    A subclass attends (:meth:`_attend`), on tensors (batch, heads, tokens, width of a head).
     """
 
     # nn.TransformerEncoderLayer computes dot-product attention by itself, from the weights it
     # finds here, wherever this is True.
     _qkv_same_embed_dim = False
-    in_proj_weight: Tensor
-    in_proj_bias: Tensor | None
 
     def __init__(
         self,
@@ -35,6 +32,7 @@ class MultiheadLayer(nn.Module):
         batch_first: bool,
         device: Any,
         dtype: torch.dtype | None,
+        parts: int = 3,
     ) -> None:
         super().__init__()
         self.embed_dim = whole_number(embed_dim, name="embed_dim", least=1)
@@ -46,9 +44,29 @@ class MultiheadLayer(nn.Module):
         self.head_dim = self.embed_dim // self.num_heads
         self.dropout, self.batch_first = float(dropout), bool(batch_first)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        options = {"device": device, "dtype": dtype}
+        rows = parts * embed_dim
+        self.in_proj_weight = nn.Parameter(torch.empty(rows, embed_dim, **options))
+        biased = bias and parts == 3
+        self.in_proj_bias = nn.Parameter(torch.empty(rows, **options)) if biased else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as torch's attention does."""
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        self.out_proj.reset_parameters()
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                nn.init.zeros_(bias)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
-        raise NotImplementedError
+        """Queries, keys and values, by heads."""
+        weights = self.in_proj_weight.chunk(3)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        return tuple(
+            self._heads(nn.functional.linear(x, w, b))
+            for x, w, b in zip((query, key, value), weights, biases, strict=True)
+        )
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, term: Tensor | None, need_weights: bool

@@ -12,8 +12,8 @@ from torch import nn
 from taut.control._affinity import affinity_penalty
 from taut.control._find import Block, find_blocks
 from taut.control._gram import Gram, gram, slopes
-from taut.control._seen import Products, Scores, drawn, first_time
-from taut.control._watch import Watch
+from taut.control._in_pass import InPass
+from taut.control._seen import Products, Scores
 from taut.control._weights import Weight
 
 PRESETS = {"VAR-I": ("AM",), "VAR-II": ("AM", "LA"), "VAR-III": ("AM", "LA", "LF")}
@@ -30,13 +30,11 @@ class Verified(NamedTuple):
     certificate: float  # √(1 + ‖WᵀW − I‖_F), never below it (theorem ortho-cert)
 
 
-class Orthogonality:
+class Orthogonality(InPass):
     """Penalties that pull linear maps and attention matrices towards orthogonality.
 
     Made by :func:`constrain`.
     """
-
-    in_loss = True  # whether there is something to add to the loss
 
     def __init__(
         self,
@@ -48,38 +46,22 @@ class Orthogonality:
         probes: int,
         seed: int,
     ) -> None:
-        self.model, self.parts, self.strength = model, tuple(parts), strength
-        self.blocks, self.join = list(blocks), join
-        self._terms: list[torch.Tensor] = []
-        self._handles: list[Any] = []
-        self._probes, self._seed, self._passes = probes, seed, 0
+        super().__init__(model, seed)
+        self.parts, self.strength = tuple(parts), strength
+        self.blocks, self.join, self._probes = list(blocks), join, probes
 
     def apply(self) -> Orthogonality:
         """Begin to watch attention, where it is constrained. Weights need nothing."""
-        if "AM" not in self.parts or self._handles:
-            return self
-        modules = dict(self.model.named_modules())
-        chosen = {b.path: modules[b.path] for b in self.blocks if b.kind == "attention"}
-        listening = Watch(
-            chosen, self._note, lambda: self.model.training and torch.is_grad_enabled()
-        )
-        begin = self.model.register_forward_pre_hook(lambda *_: self._begin())
-        self._handles = [listening, begin]
+        if "AM" in self.parts:
+            self._listen(self.blocks)
         return self
 
-    def _begin(self) -> None:
-        self._terms.clear()
-        self._passes += 1
-
-    def _note(self, seen: Products | Scores) -> None:
+    def _term(self, seen: Products | Scores, seed: int) -> torch.Tensor:
         generator = None
         if self._probes:
-            device = next(self.model.parameters()).device
-            generator = torch.Generator(device)
-            generator.manual_seed(drawn(self._seed, self._passes, seen.path))
-        term = affinity_penalty(seen, self._probes, generator)
-        if first_time():
-            self._terms.append(term)
+            generator = torch.Generator(next(self.model.parameters()).device)
+            generator.manual_seed(seed)
+        return affinity_penalty(seen, self._probes, generator)
 
     def penalty(self) -> torch.Tensor:
         """What to add to the loss: of the weights now, and of attention in the last pass."""
@@ -93,12 +75,7 @@ class Orthogonality:
     def _parts(self) -> dict[str, torch.Tensor]:
         found = {}
         if "AM" in self.parts:
-            if not self._terms and self.model.training and torch.is_grad_enabled():
-                raise RuntimeError(
-                    "no attention was seen: call penalty() after a forward pass in training mode; "
-                    "reentrant checkpoints hide it (use use_reentrant=False)"
-                )
-            found["AM"] = sum(self._terms, self._zero())
+            found["AM"] = self._sum()
         for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
             if part in self.parts:
                 groups = self._groups(kind)
@@ -111,9 +88,6 @@ class Orthogonality:
         if self.join == "beside" and len(matrices) > 1:  # the larger Gram matrix of the two
             value = value + sum(map(len, matrices)) - matrices[0].shape[1]
         return value
-
-    def _zero(self) -> torch.Tensor:
-        return torch.zeros((), device=next(self.model.parameters()).device)
 
     def _groups(self, kind: str) -> dict[str, list[tuple[Weight, bool]]]:
         """Matrices that stand below each other, by name; True where they are transposed for it."""
@@ -158,14 +132,6 @@ class Orthogonality:
                 sigma = float(torch.linalg.matrix_norm(joined, 2))
                 found.append(Verified(name, value, sigma, math.sqrt(1 + math.sqrt(value))))
         return found
-
-    def bake(self) -> nn.Module:
-        """Leave the model as it is now, with nothing of this attached to it."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._terms.clear()
-        return self.model
 
     def __str__(self) -> str:
         lines = [f"{' + '.join(self.parts)}, strength {self.strength:g}, on"]

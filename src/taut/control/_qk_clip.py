@@ -29,8 +29,8 @@ class Clipped(NamedTuple):
 class QKClip(AfterStep):
     """Keep the largest score of every head at a limit.
 
-    In training passes the largest product of a query and a key, scaled as the model does, is noted
-    for every head. After a step the query and key maps of a head above the limit are multiplied
+    In passes with gradients the largest product of a query and a key, scaled as the model does, is
+    noted for every head. After a step the query and key maps of a head above the limit are multiplied
     with the root of limit/largest each; where heads share their keys, the query map alone, with all
     of it. Heads whose scores are all below the limit, negative ones too, are left alone.
 
@@ -80,7 +80,7 @@ class QKClip(AfterStep):
                 raise ValueError(f"{path} normalises queries and keys ({', '.join(normed)})")
         self._largest: dict[str, torch.Tensor] = {}
         chosen = {path: modules[path] for path in self._blocks}
-        self._watch = Watch(chosen, self._note, lambda: model.training)
+        self._watch = Watch(chosen, self._note, torch.is_grad_enabled)
 
     @torch.no_grad()
     def _note(self, seen: Products | Scores) -> None:

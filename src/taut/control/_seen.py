@@ -1,4 +1,4 @@
-"""See the queries and keys of attention modules in a training pass, with their gradients.
+"""See the queries and keys of attention modules in a pass, with their gradients.
 
 Inside a module known to be attention, calls of scaled_dot_product_attention and softmax are noticed
 on their way: the model computes what it would, and what went in is handed on.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from taut._bound import Bound
 from taut.control._cosine import CosineAttention
 from taut.control._l2 import L2Attention
+from taut.control._multihead import MultiheadLayer
 
 Kind = Literal["cosine", "l2"]
 
@@ -94,54 +95,67 @@ def swap_attention(model: nn.Module, kind: Kind, **options: Any) -> list[Swapped
         raise ValueError(f"kind must be cosine or l2, got {kind!r}")
     if kind == "l2" and options:
         raise TypeError(f"L2 attention has no options, got {', '.join(options)}")
-    if isinstance(model, nn.MultiheadAttention):
-        raise ValueError(
-            "an nn.MultiheadAttention cannot become another module in place: swap what holds it"
-        )
     found = _swap_hf.find(model, kind, options)  # raises before anything is changed
-    made = _layers(model, kind, options)
+    if kind == "l2":
+        _no_decoders(model)
+    make: type[CosineAttention | L2Attention] = CosineAttention if kind == "cosine" else L2Attention
+    made = replacements(model, make, options)
     if not (found or made):
         raise ValueError(
             "no attention to swap: neither nn.MultiheadAttention nor a supported model of "
             f"transformers is in this {type(model).__name__}"
         )
+    put(model, made)
+    return [Swapped(name, layer, layer.lipschitz) for name, layer in made.items()] + [
+        swapped for part in found for swapped in part()
+    ]
+
+
+Layer = TypeVar("Layer", bound=MultiheadLayer)
+
+
+def replacements(model: nn.Module, make: type[Layer], options: dict[str, Any]) -> dict[str, Layer]:
+    """New layers for all places of nn.MultiheadAttention; a shared one stays shared."""
+    made: dict[str, Layer] = {}
+    known: dict[int, Layer] = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, nn.MultiheadAttention):
+            if not name:
+                raise ValueError(
+                    "an nn.MultiheadAttention cannot become another module in place: give what "
+                    "holds it"
+                )
+            if id(module) not in known:
+                known[id(module)] = _converted(name, module, make, options)
+            made[name] = known[id(module)]
+    return made
+
+
+def put(model: nn.Module, made: Mapping[str, nn.Module]) -> None:
+    """Each module to its place."""
     for name, layer in made.items():
         place, _, attribute = name.rpartition(".")
         setattr(model.get_submodule(place), attribute, layer)
     for module in model.modules():
         if made and isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False  # that is for torch's own kernel
-    return [Swapped(name, layer, layer.lipschitz) for name, layer in made.items()] + [
-        swapped for part in found for swapped in part()
-    ]
 
 
-def _layers(
-    model: nn.Module, kind: Kind, options: dict[str, Any]
-) -> dict[str, CosineAttention | L2Attention]:
-    """New layers for all places of nn.MultiheadAttention; a shared one stays shared."""
-    made: dict[str, CosineAttention | L2Attention] = {}
-    known: dict[int, CosineAttention | L2Attention] = {}
-    for name, module in model.named_modules(remove_duplicate=False):
-        if kind == "l2" and isinstance(module, nn.TransformerDecoderLayer):
+def _no_decoders(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, nn.TransformerDecoderLayer):
             raise ValueError(
                 f"{name or 'the model'} attends to another sequence, where L2 attention has no "
                 'Lipschitz constant: take "cosine", or swap self_attn alone'
             )
-        if isinstance(module, nn.MultiheadAttention):
-            if id(module) not in known:
-                known[id(module)] = _converted(name, module, kind, options)
-            made[name] = known[id(module)]
-    return made
 
 
 def _converted(
-    name: str, module: nn.MultiheadAttention, kind: Kind, options: dict[str, Any]
-) -> CosineAttention | L2Attention:
-    """The layer with the weights of torch's."""
+    name: str, module: nn.MultiheadAttention, make: type[Layer], options: dict[str, Any]
+) -> Layer:
+    """The layer with the parameters of torch's themselves, where it has the same."""
     if not module._qkv_same_embed_dim or module.bias_k is not None or module.add_zero_attn:
         raise ValueError(f"{name} has kdim, vdim, add_bias_kv or add_zero_attn: not supported")
-    make = CosineAttention if kind == "cosine" else L2Attention
     weight = module.in_proj_weight
     layer = make(
         module.embed_dim,
@@ -153,15 +167,13 @@ def _converted(
         weight.dtype,
         **options,
     )
-    layer.load_state_dict(module.state_dict() if kind == "cosine" else _without_keys(module))
-    for old, new in (
-        (weight, layer.in_proj_weight),
-        (module.in_proj_bias, layer.in_proj_bias),
-        (module.out_proj.weight, layer.out_proj.weight),
-        (module.out_proj.bias, layer.out_proj.bias),
-    ):
-        if old is not None and new is not None:
-            new.requires_grad_(old.requires_grad)
+    if layer.in_proj_weight.shape == weight.shape:
+        layer.in_proj_weight, layer.in_proj_bias = weight, module.in_proj_bias
+        layer.out_proj.weight, layer.out_proj.bias = module.out_proj.weight, module.out_proj.bias
+    else:
+        layer.load_state_dict(_without_keys(module))
+        layer.in_proj_weight.requires_grad_(weight.requires_grad)
+        layer.out_proj.requires_grad_(module.out_proj.weight.requires_grad)
     return layer.train(module.training)
 
 

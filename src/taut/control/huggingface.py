@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from taut.control._in_pass import InPass
 from taut.control._monitor import Monitor
 from taut.control._optional import base, needs
 
@@ -100,6 +101,12 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
                 self._handles.append(hook)
             elif hasattr(constraint, "attach"):
                 self._handles.append(constraint.attach(plain))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Draws depend on the step alone: a training that goes on later draws the same."""
+        for constraint in self.constraints:
+            if isinstance(constraint, InPass):
+                constraint.load_state_dict({"passes": state.global_step * self._passes})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model alone; the constraints can still be read and verified."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from taut.control._in_pass import InPass
 from taut.control._monitor import Monitor
 from taut.control._optional import base, needs
 
@@ -71,9 +72,8 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
 class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     """Keep constraints while Lightning trains.
 
-    Penalties on weights are added to the gradients before every step, and projections and clips
-    follow it. What depends on a pass (``"AM"``, :class:`~taut.control.LocalConstant`) must be added
-    to the loss: return ``loss + constraint.penalty()`` from ``training_step``.
+    Penalties are added to what ``training_step`` returns; projections and clips follow every step
+    of the optimiser. What a penalty draws is kept in Lightning's checkpoints.
 
     Parameters
     ----------
@@ -82,28 +82,43 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
 
     Examples
     --------
-    >>> constraint = taut.control.constrain(model, ["LA", "LF"], strength=1e-8)  # doctest: +SKIP
+    >>> constraint = taut.control.constrain(model, "VAR-III", strength=1e-8)  # doctest: +SKIP
     >>> trainer = lightning.Trainer(callbacks=[ConstraintCallback(constraint)])  # doctest: +SKIP
     """
 
     def __init__(self, *constraints: Any) -> None:
         needs(_BASE, "ConstraintCallback needs Lightning: pip install lightning")
-        for constraint in constraints:
-            if not hasattr(constraint, "attach") or "AM" in getattr(constraint, "parts", ()):
-                raise ValueError(
-                    f"{type(constraint).__name__} depends on the pass: return loss + "
-                    "constraint.penalty() from training_step instead"
-                )
+        if not constraints or not all(hasattr(c, "penalty") for c in constraints):
+            raise TypeError("give constraints, such as taut.control.constrain(model, 'VAR-III')")
         self.constraints = constraints
         self._handles: list[Any] = []
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Attach all constraints to the optimisers."""
-        for optimizer in trainer.optimizers[:1]:
-            self._handles += [constraint.attach(optimizer) for constraint in self.constraints]
+        """Attach all constraints."""
+        if any(c.in_loss for c in self.constraints):
+            if not pl_module.automatic_optimization:
+                raise ValueError(
+                    "with manual optimisation nothing can be added to the loss from outside: add "
+                    "constraint.penalty() to it in training_step, and leave it out here"
+                )
+            pl_module.training_step = self._penalised(pl_module.training_step)
+        for constraint in self.constraints:
+            if not constraint.in_loss and hasattr(constraint, "attach"):
+                self._handles += [constraint.attach(o) for o in trainer.optimizers]
+
+    def _penalised(self, training_step: Any) -> Any:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            output = training_step(*args, **kwargs)
+            extra = sum(c.penalty() for c in self.constraints if c.in_loss)
+            if isinstance(output, dict):
+                return {**output, "loss": output["loss"] + extra}
+            return None if output is None else output + extra
+
+        return step
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Leave the model alone."""
+        pl_module.__dict__.pop("training_step", None)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -111,6 +126,19 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leave the model alone."""
         self.on_train_end(trainer, pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the draws of the penalties are."""
+        return {
+            str(i): constraint.state_dict()
+            for i, constraint in enumerate(self.constraints)
+            if isinstance(constraint, InPass)
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on from there."""
+        for i, state in state_dict.items():
+            self.constraints[int(i)].load_state_dict(state)
 
 
 def _named(module: nn.Module, name: str) -> nn.Module:

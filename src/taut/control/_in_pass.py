@@ -1,0 +1,80 @@
+"""What penalties share that come from the attention of a training pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from taut.control._find import Block
+from taut.control._seen import Products, Scores, drawn, first_time
+from taut.control._watch import Watch
+
+
+class InPass:
+    """Base of penalties with a term for every attention of the last pass.
+
+    Draws are decided by a seed and the number of the pass, so that a checkpoint of a model computes
+    the same anew; :meth:`state_dict` keeps that number, for a training that goes on later.
+    """
+
+    in_loss = True  # whether there is something to add to the loss
+
+    def __init__(self, model: nn.Module, seed: int) -> None:
+        self.model = model
+        self._seed, self._passes = seed, 0
+        self._terms: dict[str, torch.Tensor] = {}
+        self._handles: list[Any] = []
+
+    def _listen(self, blocks: Iterable[Block]) -> None:
+        """Watch the attention of a model in its training passes, from now on."""
+        if self._handles:
+            return
+        modules = dict(self.model.named_modules())
+        chosen = {b.path: modules[b.path] for b in blocks if b.kind == "attention"}
+        # Not in training mode alone: models are fine-tuned in evaluation mode too.
+        begin = self.model.register_forward_pre_hook(lambda *_: self._begin())
+        self._handles = [Watch(chosen, self._note, torch.is_grad_enabled), begin]
+
+    def _begin(self) -> None:
+        self._terms.clear()
+        self._passes += torch.is_grad_enabled()  # so that tests in between do not change draws
+
+    def _note(self, seen: Products | Scores) -> None:
+        term = self._term(seen, drawn(self._seed, self._passes, seen.path))
+        if first_time():
+            known = self._terms.get(seen.path)
+            self._terms[seen.path] = term if known is None else known + term
+
+    def _term(self, seen: Products | Scores, seed: int) -> torch.Tensor:
+        raise NotImplementedError
+
+    def _sum(self) -> torch.Tensor:
+        """Of the terms of the last pass."""
+        if not self._terms and torch.is_grad_enabled():
+            raise RuntimeError(
+                "no attention was seen: call penalty() after a forward pass with gradients; "
+                "reentrant checkpoints hide it (use use_reentrant=False)"
+            )
+        return sum(self._terms.values(), self._zero())
+
+    def _zero(self) -> torch.Tensor:
+        return torch.zeros((), device=next(self.model.parameters()).device)
+
+    def state_dict(self) -> dict[str, int]:
+        """What a training that goes on from a checkpoint needs to draw as this one would."""
+        return {"passes": self._passes}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from there."""
+        self._passes = int(state["passes"])
+
+    def bake(self) -> nn.Module:
+        """Leave the model as it is now, with nothing of this attached to it."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._terms.clear()
+        return self.model
