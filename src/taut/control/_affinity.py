@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from taut.audit._reduce import HIDDEN
+from taut.control._gram import product
 from taut.control._seen import Products, Scores
 
 AT_ONCE = 1 << 21  # weights that are formed at a time
@@ -108,7 +109,7 @@ def _weights(
     """Weights of some heads, rows of padding 0, and how many keys count in all."""
     scores = torch.bmm(q, k.mT).mul_(asked.factor)
     tokens, seen = scores.shape[1:]
-    count: torch.Tensor | float = float(len(scores) * seen)
+    count: torch.Tensor | float = float(len(scores) * (min(seen, tokens) if asked.causal else seen))
     kept = None
     if bias is not None:
         scores += bias
@@ -132,7 +133,8 @@ def _value(
     if asked.probes:
         return _estimate(weights, asked, wanted)
     rows, columns = weights.shape[1:]
-    gram = torch.bmm(weights.mT, weights) if columns <= rows else torch.bmm(weights, weights.mT)
+    square = asked.causal and rows == columns
+    gram = product(weights, triangular=square) if columns <= rows else product(weights.mT)
     value = gram.square().sum() - 2 * gram.diagonal(dim1=1, dim2=2).sum()
     if not wanted:
         return value, None

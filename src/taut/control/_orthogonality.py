@@ -11,10 +11,10 @@ from torch import nn
 
 from taut.control._affinity import affinity_penalty
 from taut.control._find import Block, find_blocks
-from taut.control._gram import Gram, gram, slopes
+from taut.control._gram import Gram, exactly, factors, gram
 from taut.control._in_pass import InPass
 from taut.control._seen import Products, Scores
-from taut.control._weights import Weight
+from taut.control._weights import Weight, joined
 
 PRESETS = {"VAR-I": ("AM",), "VAR-II": ("AM", "LA"), "VAR-III": ("AM", "LA", "LF")}
 PARTS = ("AM", "LA", "LF")
@@ -97,7 +97,9 @@ class Orthogonality(InPass):
                 continue
             if kind == "attention" and self.join != "each":
                 # The width of the model goes last; in the output it is first.
-                found[block.path] = [(w, role == "output") for role, w in block.weights.items()]
+                inner = joined(w for role, w in block.weights.items() if role != "output")
+                found[block.path] = [(w, False) for w in inner]
+                found[block.path] += [(w, True) for r, w in block.weights.items() if r == "output"]
             else:
                 found |= {str(w): [(w, False)] for w in block.weights.values()}
         return found
@@ -117,9 +119,12 @@ class Orthogonality(InPass):
         for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
             for weights in self._groups(kind).values() if part in self.parts else ():
                 matrices = _matrices(weights)
-                _, rest = gram(matrices)
-                for (weight, turn), slope in zip(weights, slopes(matrices, rest), strict=True):
-                    weight.add_gradient(self.strength * (slope.mT if turn else slope))
+                with exactly(matrices):
+                    _, rest = gram(matrices)
+                    for (weight, turn), matrix in zip(weights, matrices, strict=True):
+                        left, right = factors(matrix, rest)
+                        pair = (right.mT, left.mT) if turn else (left, right)
+                        weight.add_product(*pair, 4 * self.strength)
 
     @torch.no_grad()
     def verify(self) -> list[Verified]:

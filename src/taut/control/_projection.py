@@ -146,12 +146,22 @@ def capped(matrix: torch.Tensor, cap: float) -> torch.Tensor:
     """The nearest matrix whose singular values do not exceed the limit; itself if none does."""
     if _at_most(matrix, cap):
         return matrix
-    left, values, right = torch.linalg.svd(matrix.double(), full_matrices=False)
-    if float(values[0]) <= cap * (1 - MARGIN):
-        return matrix
-    values = values.clamp(max=cap * (1 - MARGIN))
-    found: torch.Tensor = (left * values) @ right
-    return found.to(matrix.dtype)
+    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.mT
+    wide = tall.double() / cap
+    # Squares of singular values and their directions, less than half the work of the values.
+    squares, directions = torch.linalg.eigh(wide.mT @ wide)
+    if float(squares[-1]) > 1e8:  # then those near the limit drown in rounding
+        left, values, right = torch.linalg.svd(wide, full_matrices=False)
+        found = (left * values.clamp(max=1 - MARGIN)) @ right
+    else:
+        over = squares > (1 - MARGIN) ** 2
+        if not bool(over.any()):
+            return matrix
+        shrink = 1 - (1 - MARGIN) * squares[over].rsqrt()
+        some = directions[:, over]
+        found = wide - ((wide @ some) * shrink) @ some.mT
+    found = (found * cap).to(matrix.dtype)
+    return found if tall is matrix else found.mT
 
 
 def _at_most(matrix: torch.Tensor, cap: float) -> bool:

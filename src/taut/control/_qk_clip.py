@@ -30,9 +30,10 @@ class QKClip(AfterStep):
     """Keep the largest score of every head at a limit.
 
     In passes with gradients the largest product of a query and a key, scaled as the model does, is
-    noted for every head. After a step the query and key maps of a head above the limit are multiplied
-    with the root of limit/largest each; where heads share their keys, the query map alone, with all
-    of it. Heads whose scores are all below the limit, negative ones too, are left alone.
+    noted for every head. After a step the query and key maps of a head above the limit are
+    multiplied with the root of limit/largest each; where heads share their keys, the query map
+    alone, with all of it. Heads whose scores are all below the limit, negative ones too, are left
+    alone.
 
     Parameters
     ----------

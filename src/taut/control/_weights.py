@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,15 +22,17 @@ class Weight(NamedTuple):
         """The matrix (out, in), whole on every process, with its gradient."""
         return self._part(whole(self.parameter))
 
-    def add_gradient(self, gradient: torch.Tensor) -> None:
-        """Add a gradient of the matrix to the one the parameter has."""
-        full = torch.zeros(self.parameter.shape, dtype=gradient.dtype, device=gradient.device)
-        self._part(full).copy_(gradient)
-        added = like_shards(full.to(self.parameter.dtype), self.parameter)
-        if self.parameter.grad is None:
-            self.parameter.grad = added
+    def add_product(self, left: torch.Tensor, right: torch.Tensor, scale: float) -> None:
+        """Add a product of matrices, scaled, to the gradient of the matrix."""
+        parameter = self.parameter
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        if hasattr(parameter, "full_tensor"):
+            full = torch.zeros(parameter.shape, dtype=left.dtype, device=left.device)
+            self._part(full).addmm_(left, right, alpha=scale)
+            parameter.grad += like_shards(full.to(parameter.dtype), parameter)
         else:
-            self.parameter.grad += added
+            self._part(parameter.grad).addmm_(left, right, alpha=scale)
 
     @torch.no_grad()
     def replace(self, matrix: torch.Tensor) -> None:
@@ -87,4 +89,22 @@ def fused(
     for size in sizes:
         found.append(Weight(name, parameter, turned, (start, start + size), bias))
         start += size
+    return found
+
+
+def joined(weights: Iterable[Weight]) -> list[Weight]:
+    """The same, with parts of a matrix that follow each other taken as one: fewer products."""
+    found: list[Weight] = []
+    for weight in weights:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.parameter is weight.parameter
+            and last.rows is not None
+            and weight.rows is not None
+            and last.rows[1] == weight.rows[0]
+        ):
+            found[-1] = last._replace(rows=(last.rows[0], weight.rows[1]))
+        else:
+            found.append(weight)
     return found
