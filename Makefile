@@ -25,7 +25,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/bench: .venv/base
-	$(PIP) -e ".[plot,torch,hf,jax,test,peers]"
+	$(PIP) -e ".[plot,torch,hf,jax,test,peers,bench]"
 	@touch $@
 
 .venv/docs: .venv/base

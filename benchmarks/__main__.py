@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import taut
-from benchmarks import audit, certify, constants, games, imports
+from benchmarks import audit, certify, constants, control, games, imports
 
 
 def machine() -> str:
@@ -51,6 +51,9 @@ def main() -> None:
         "Certificates of a whole model": certify.cost,
         "Audit": audit.cost,
         "Peak memory of an audit, above the model and its libraries": audit.memory,
+        "Constraints in a training step of transformer-base, 4,096 tokens": control.cost,
+        "Peak memory of such a step, without words": control.memory,
+        "Feed-forward maps of an encoder kept in bounds, 4,096 tokens": control.peers,
         "Import": imports.import_cost,
     }
     parts = [

@@ -2,47 +2,57 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
 
 from benchmarks.timing import table
 from taut import control
+from taut.control._watch import Watch
 
-WIDTH, INNER, HEADS, TOKENS = 512, 2048, 8, 4096
-LAYERS = 2  # of encoder and decoder each: the ratio does not depend on it
-
-
-def build(length: int):
-    """A transformer without embeddings and output layer, which would only dilute the cost."""
-    torch.manual_seed(0)
-    model = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, INNER, batch_first=True).train()
-    source, target = torch.randn(2, TOKENS // length, length, WIDTH).unbind(0)
-    mask = nn.Transformer.generate_square_subsequent_mask(length)
-
-    def forward():
-        return model(source, target, tgt_mask=mask, tgt_is_causal=True).square().mean()
-
-    return model, forward
+WIDTH, INNER, HEADS, TOKENS, WORDS = 512, 2048, 8, 4096, 32000
+STACK = 2  # layers of encoder and decoder each, where the stack is measured alone
+STRENGTH = 1e-8
+Step = Callable[[], None]
 
 
-def plain_penalty(model) -> torch.Tensor:
+class Translator(nn.Module):
+    """A transformer, bare or with words going in and out."""
+
+    def __init__(self, layers: int, words: int) -> None:
+        super().__init__()
+        self.body = nn.Transformer(WIDTH, HEADS, layers, layers, INNER, batch_first=True)
+        self.words = nn.Embedding(words, WIDTH) if words else None
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """A loss."""
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        if self.words is None:
+            return self.body(source, target, tgt_mask=mask, tgt_is_causal=True).square().mean()
+        out = self.body(self.words(source), self.words(target), tgt_mask=mask, tgt_is_causal=True)
+        logits = out @ self.words.weight.mT
+        return nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten())
+
+
+def plain_penalty(model: nn.Module) -> torch.Tensor:
     """LA and LF as one would write them down."""
     total = torch.zeros(())
     for block in control.find_blocks(model):
         weights = [w.matrix() for w in block.weights.values()]
-        groups = weights if block.kind != "attention" else [
-            torch.cat([*weights[:3], weights[3].mT])
-        ]  # fmt: skip
-        for w in groups:
+        joined = (
+            [torch.cat([*weights[:3], weights[3].mT])] if block.kind == "attention" else weights
+        )
+        for w in joined:
             total = total + (w.mT @ w - torch.eye(w.shape[1])).square().sum()
     return total
 
 
-def written_out(model, length: int):
+def plain_affinity(model: nn.Module) -> list[torch.Tensor]:
     """AM as one would write it down: the weights of every head in the graph."""
     terms: list[torch.Tensor] = []
 
@@ -51,95 +61,186 @@ def written_out(model, length: int):
         if seen.bias is not None:
             scores = scores + seen.bias
         if seen.causal:
-            scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+            hidden = torch.ones(scores.shape[-2:]).triu(1).bool()
+            scores = scores.masked_fill(hidden, -torch.inf)
         a = scores.softmax(dim=-1)
-        terms.append((a.mT @ a - torch.eye(length)).square().sum() / len(a))
-
-    from taut.control._watch import Watch
+        terms.append((a.mT @ a - torch.eye(a.shape[-1])).square().sum() / len(a))
 
     modules = dict(model.named_modules())
-    blocks = [b for b in control.find_blocks(model) if b.kind == "attention"]
-    Watch({b.path: modules[b.path] for b in blocks}, note, lambda: True)
+    paths = [b.path for b in control.find_blocks(model) if b.kind == "attention"]
+    Watch({path: modules[path] for path in paths}, note, lambda: True)
     return terms
 
 
-def ways(length: int, names):
-    """A step for each way, on a model of its own."""
-    found = {}
-    for name in names:
-        model, forward = build(length)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-        extra = lambda: 0.0  # noqa: E731
-        if name == "LA + LF":
-            control.constrain(model, ["LA", "LF"], strength=1e-8).attach(optimizer)
-        elif name == "LA + LF, written out":
-            extra = lambda m=model: 1e-8 * plain_penalty(m)  # noqa: E731
-        elif name.startswith("AM, written out"):
-            terms = written_out(model, length)
-            extra = lambda t=terms: 1e-8 * _taken(t)  # noqa: E731
-        elif name.startswith("AM"):
-            probes = 4 if "4 probes" in name else 0
-            constraint = control.constrain(model, "AM", strength=1e-8, probes=probes)
-            extra = constraint.penalty
+def make(way: str, length: int, layers: int = STACK, words: int = 0) -> Step:
+    """A training step in one way, on a model of its own."""
+    torch.manual_seed(0)
+    model = Translator(layers, words).train()
+    shape = (TOKENS // length, length)
+    if words:
+        inputs = torch.randint(words, (2, *shape)).unbind(0)
+    else:
+        inputs = torch.randn(2, *shape, WIDTH).unbind(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    penalties: list[Callable[[], torch.Tensor]] = []
+    if way == "LA + LF":
+        control.constrain(model, ["LA", "LF"], strength=STRENGTH).attach(optimizer)
+    elif way == "LA + LF, written out":
+        penalties.append(lambda: STRENGTH * plain_penalty(model))
+    elif way == "AM, written out":
+        terms = plain_affinity(model)
+        penalties.append(lambda: STRENGTH * sum(terms.pop() for _ in range(len(terms))))
+    elif way.startswith("AM"):
+        probes = 4 if "4 probes" in way else 0
+        penalties.append(control.constrain(model, "AM", strength=STRENGTH, probes=probes).penalty)
 
-        def step(forward=forward, optimizer=optimizer, extra=extra):
-            loss = forward() + extra()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+    def step() -> None:
+        optimizer.zero_grad()
+        loss = model(*inputs)
+        sum((penalty() for penalty in penalties), loss).backward()
+        optimizer.step()
 
-        found[name] = step
-    return found
+    return step
 
 
-def _taken(terms):
-    total = sum(terms)
-    terms.clear()
-    return total
+def ratios(steps: dict[str, Step], repeats: int) -> dict[str, tuple[float, float]]:
+    """Best seconds, and the median ratio to the plain step just before: noise hits both."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    shares: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(repeats + 1):
+        for name, step in steps.items():
+            began = time.perf_counter()
+            step()
+            if turn:  # the first time is to warm up
+                times[name].append(time.perf_counter() - began)
+                shares[name].append(times[name][-1] / times["plain"][-1])
+    return {name: (min(times[name]), statistics.median(shares[name])) for name in steps}
 
 
 def cost() -> str:
     rows = []
-    for length in (64, 512):
-        names = ["plain", "AM, exact", "AM, 4 probes", "AM, written out"]
-        if length == 64:
-            names[1:1] = ["LA + LF", "LA + LF, written out"]
-        steps = ways(length, names)
-        for step in steps.values():
-            step()
-        best = dict.fromkeys(steps, float("inf"))
-        for _ in range(4):  # in turn, so that noise hits all
-            for name, step in steps.items():
-                began = time.perf_counter()
-                step()
-                best[name] = min(best[name], time.perf_counter() - began)
-        for name, seconds in best.items():
-            ratio = seconds / best["plain"]
-            rows.append([str(length), name, f"{seconds:.2f}", f"{ratio:.2f}"])
-    return table(["tokens of a sentence", "step", "seconds", "ratio"], rows)
+    bare, whole = (STACK, 0), (6, WORDS)
+    for (layers, words), length, ways, repeats in (
+        (whole, 64, ["LA + LF", "AM, exact"], 3),
+        (bare, 64, ["LA + LF", "LA + LF, written out", "AM, exact", "AM, written out"], 6),
+        (bare, 512, ["AM, exact", "AM, 4 probes", "AM, written out"], 4),
+    ):
+        steps = {way: make(way, length, layers, words) for way in ["plain", *ways]}
+        name = f"{layers} + {layers} layers" + (f", {words:,} words" if words else ", no words")
+        for way, (seconds, ratio) in ratios(steps, repeats).items():
+            rows.append([name, str(length), way, f"{seconds:.2f}", f"{ratio:.2f}"])
+    return table(["model", "tokens of a sentence", "step", "seconds", "ratio"], rows)
 
 
 _MEMORY = """
-import resource, torch
-from benchmarks.control import ways
-(step,) = ways({length}, [{name!r}]).values()
+from pathlib import Path
+from benchmarks.control import make
+step = make({way!r}, {length})
 step()
 step()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+lines = Path("/proc/self/status").read_text().splitlines()
+print(next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")))
 """
 
 
 def memory() -> str:
-    """Peak memory of a step, in fresh processes."""
+    """Peak memory of a step, in fresh processes; as Linux counts it."""
     rows = []
     for length in (64, 512):
         base = None
-        for name in ("plain", "AM, exact", "AM, written out"):
-            code = _MEMORY.format(length=length, name=name)
+        for way in ("plain", "AM, exact", "AM, written out"):
+            code = _MEMORY.format(length=length, way=way)
             done = subprocess.run(
                 [sys.executable, "-c", code], capture_output=True, text=True, check=True
             )
             found = int(done.stdout)
             base = base or found
-            rows.append([str(length), name, str(found), f"{found / base:.2f}"])
+            rows.append([str(length), way, str(found), f"{found / base:.2f}"])
     return table(["tokens of a sentence", "step", "MB", "ratio"], rows)
+
+
+def peers() -> str:
+    """Ways to keep the feed-forward maps of an encoder in bounds, taut's and others'."""
+    import geotorch
+    from deel import torchlip
+    from torch.nn.utils import parametrizations
+
+    def encoder() -> nn.TransformerEncoder:
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, batch_first=True)
+        return nn.TransformerEncoder(layer, STACK).train()
+
+    def parametrised(register: Callable[[nn.Module], object]) -> Callable[[nn.Module], None]:
+        def apply(model: nn.Module) -> None:
+            for linear in _maps(model):
+                register(linear)
+
+        return apply
+
+    def torchlip_layers(model: nn.Module) -> None:
+        for layer in model.layers:
+            for name in ("linear1", "linear2"):
+                old = getattr(layer, name)
+                new = torchlip.SpectralLinear(old.in_features, old.out_features)
+                setattr(layer, name, new)
+
+    only = {"roles": ["first", "second"]}
+    ways: dict[str, tuple[str, Callable[[nn.Module], object], bool]] = {
+        "plain": ("", lambda model: None, False),
+        "taut LF penalty": (
+            "pulled to 1", lambda m: control.constrain(m, "LF", strength=1e-2), True
+        ),
+        "taut Projection, cap 1": (
+            "at most 1", lambda m: control.Projection(m, cap=1.0, **only), True
+        ),
+        "torch spectral_norm": ("1", parametrised(parametrizations.spectral_norm), False),
+        "taut SigmaReparametrisation": (
+            "a gain", lambda m: control.SigmaReparametrisation(m, blocks=_forward(m)), False
+        ),
+        "taut Projection, orthogonal": (
+            "all 1", lambda m: control.Projection(m, cap=None, **only).apply(), True
+        ),
+        "torch orthogonal": ("all 1", parametrised(parametrizations.orthogonal), False),
+        "torch orthogonal, Cayley": (
+            "all 1",
+            parametrised(lambda m: parametrizations.orthogonal(m, orthogonal_map="cayley")),
+            False,
+        ),
+        "geotorch.orthogonal": (
+            "all 1", parametrised(lambda linear: geotorch.orthogonal(linear, "weight")), False
+        ),
+        "deel-torchlip SpectralLinear": ("all 1", torchlip_layers, False),
+    }  # fmt: skip
+    steps, models = {}, {}
+    for name, (_, apply, attach) in ways.items():
+        model = models[name] = encoder()
+        constraint = apply(model)
+        # Weight decay would turn the maps of torch's orthogonal into zeros.
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        if attach:
+            constraint.attach(optimizer)
+        x = torch.randn(TOKENS // 64, 64, WIDTH)
+
+        def step(model=model, optimizer=optimizer, x=x) -> None:
+            optimizer.zero_grad()
+            (model(x) - x).square().mean().backward()
+            optimizer.step()
+
+        steps[name] = step
+    rows = []
+    for name, (seconds, ratio) in ratios(steps, 4).items():
+        models[name].eval()
+        found = [torch.linalg.svdvals(m.weight.detach().double()) for m in _maps(models[name])]
+        low, high = min(float(s[-1]) for s in found), max(float(s[0]) for s in found)
+        rows.append(
+            [name, ways[name][0], f"{low:.4f} to {high:.4f}", f"{seconds:.2f}", f"{ratio:.2f}"]
+        )
+    return table(["step", "singular values wanted", "found", "seconds", "ratio"], rows)
+
+
+def _maps(model: nn.Module) -> Iterable[nn.Module]:
+    return [linear for layer in model.layers for linear in (layer.linear1, layer.linear2)]
+
+
+def _forward(model: nn.Module) -> list[control.Block]:
+    return [block for block in control.find_blocks(model) if block.kind == "feed-forward"]

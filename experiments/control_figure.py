@@ -1,0 +1,113 @@
+"""Draw and tabulate docs/results/control.json: python experiments/control_figure.py."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+RESULTS = Path("docs/results")
+ORDER = ["plain", "VAR-III", "cap", "local constant", "cosine"]
+COLOURS = ["#666666", "#4477aa", "#228833", "#ee6677", "#ccbb44"]
+PARTS = ("AM", "LA", "LF")
+
+
+def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
+    colour = alt.Color(
+        "way:N", sort=ORDER, title=None, scale=alt.Scale(domain=ORDER, range=COLOURS)
+    )
+    curves = [
+        {"way": run["way"], "step": at["step"], "loss": at["loss"],
+         "penalty": sum(at[part] for part in PARTS)}
+        for run in runs for at in run["curve"]
+    ]  # fmt: skip
+    heads = [
+        {"way": run["way"], "constant": value}
+        for run in runs for value in run.get("mean constants", ())
+    ]  # fmt: skip
+    step = alt.X("step:Q", title="step")
+
+    def lines(field: str, title: str, **scale: Any) -> alt.LayerChart:
+        base = alt.Chart(alt.Data(values=curves)).encode(x=step, color=colour)
+        seeds = base.mark_area(opacity=0.2).encode(
+            y=alt.Y(f"min({field}):Q", title=title, scale=alt.Scale(**scale)),
+            y2=f"max({field}):Q",
+        )
+        return (
+            seeds + base.mark_line().encode(y=alt.Y(f"mean({field}):Q", title=title))
+        ).properties(width=260, height=220)
+
+    dots = (
+        alt.Chart(alt.Data(values=heads))
+        .mark_tick(thickness=1.5)
+        .encode(
+            x=alt.X(
+                "constant:Q", title="mean local constant of a head", scale=alt.Scale(zero=True)
+            ),
+            y=alt.Y("way:N", sort=ORDER, title=None),
+            color=colour,
+        )
+        .properties(width=260, height=220)
+    )
+    return alt.hconcat(
+        lines("loss", "training loss, nats a token", zero=False),
+        lines("penalty", "AM + LA + LF", type="log"),
+        dots,
+    ).configure(font="sans-serif")
+
+
+def spread(values: list[float], digits: int = 3) -> str:
+    """Mean, least and largest."""
+    return f"{statistics.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def rows(runs: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "| way | held-out loss | AM + LA + LF, first step → last | largest singular value | mean "
+        "local constant | largest range of scores |",
+        "|---|---|---|---|---|---|",
+    ]
+    for way in ORDER:
+        mine = [run for run in runs if run["way"] == way]
+        first, last = (
+            statistics.mean(sum(run["curve"][i][part] for part in PARTS) for run in mine)
+            for i in (0, -1)
+        )
+        constants = [
+            statistics.mean(run["mean constants"]) for run in mine if "mean constants" in run
+        ]
+        ranges = [r["largest range of scores"] for r in mine if "largest range of scores" in r]
+        lines.append(
+            f"| {way} | {spread([run['held out'] for run in mine])} | {first:.0f} → {last:.0f} | "
+            f"{spread([run['sigma'] for run in mine], 2)} | "
+            f"{spread(constants) if constants else '–'} | {spread(ranges, 1) if ranges else '–'} |"
+        )
+    return lines
+
+
+def facts(runs: list[dict[str, Any]]) -> list[str]:
+    caps = [run["largest sigma after each step"] for run in runs if run["way"] == "cap"]
+    key = "attention: certificate, measured, searched"
+    layers = [layer for run in runs if key in run for _, found in run[key] for layer in found]
+    return [
+        f"verify() and NumPy's singular values differ by {max(r['verify against SVD'] for r in runs):.1e} "
+        "at most",
+        f"largest singular value after any of the steps under the cap: {max(caps):.7f}",
+        f"cosine attention, {len(layers)} measurements: certificate "
+        f"{min(c for c, _, _ in layers):.2f} to {max(c for c, _, _ in layers):.2f}, largest share of "
+        f"it at real inputs {max(m / c for c, m, _ in layers):.4f}, by ascent "
+        f"{max(s / c for c, _, s in layers):.4f}",
+    ]
+
+
+def main() -> None:
+    runs = json.loads((RESULTS / "control.json").read_text(encoding="utf-8"))["runs"]
+    figure(runs).save(str(RESULTS / "control.svg"))
+    print("\n".join([*rows(runs), "", *facts(runs)]))
+
+
+if __name__ == "__main__":
+    main()
