@@ -17,8 +17,9 @@ PARTS = ("AM", "LA", "LF")
 
 def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
     colour = alt.Color(
-        "way:N", sort=ORDER, title=None, scale=alt.Scale(domain=ORDER, range=COLOURS)
-    )
+        "way:N", sort=ORDER, title=None, scale=alt.Scale(domain=ORDER, range=COLOURS),
+        legend=alt.Legend(symbolOpacity=1, symbolType="square"),
+    )  # fmt: skip
     curves = [
         {"way": run["way"], "step": at["step"], "loss": at["loss"],
          "penalty": sum(at[part] for part in PARTS)}
@@ -54,14 +55,15 @@ def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
     )
     return alt.hconcat(
         lines("loss", "training loss, nats a token", zero=False),
-        lines("penalty", "AM + LA + LF", type="log"),
+        lines("penalty", "AM + LA + LF", type="log", domain=[500, 4000]),
         dots,
     ).configure(font="sans-serif")
 
 
 def spread(values: list[float], digits: int = 3) -> str:
     """Mean, least and largest."""
-    return f"{statistics.mean(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+    mean, low, high = (f"{f(values):.{digits}f}" for f in (statistics.mean, min, max))
+    return f"{mean} ({low} to {high})"
 
 
 def rows(runs: list[dict[str, Any]]) -> list[str]:
@@ -76,10 +78,9 @@ def rows(runs: list[dict[str, Any]]) -> list[str]:
             statistics.mean(sum(run["curve"][i][part] for part in PARTS) for run in mine)
             for i in (0, -1)
         )
-        constants = [
-            statistics.mean(run["mean constants"]) for run in mine if "mean constants" in run
-        ]
-        ranges = [r["largest range of scores"] for r in mine if "largest range of scores" in r]
+        audited = [run for run in mine if "mean constants" in run]
+        constants = [statistics.mean(run["mean constants"]) for run in audited]
+        ranges = [run["largest range of scores"] for run in audited]
         lines.append(
             f"| {way} | {spread([run['held out'] for run in mine])} | {first:.0f} → {last:.0f} | "
             f"{spread([run['sigma'] for run in mine], 2)} | "
@@ -92,13 +93,13 @@ def facts(runs: list[dict[str, Any]]) -> list[str]:
     caps = [run["largest sigma after each step"] for run in runs if run["way"] == "cap"]
     key = "attention: certificate, measured, searched"
     layers = [layer for run in runs if key in run for _, found in run[key] for layer in found]
+    off = max(run["verify against SVD"] for run in runs)
     return [
-        f"verify() and NumPy's singular values differ by {max(r['verify against SVD'] for r in runs):.1e} "
-        "at most",
+        f"verify() and NumPy's singular values differ by {off:.1e} at most",
         f"largest singular value after any of the steps under the cap: {max(caps):.7f}",
         f"cosine attention, {len(layers)} measurements: certificate "
-        f"{min(c for c, _, _ in layers):.2f} to {max(c for c, _, _ in layers):.2f}, largest share of "
-        f"it at real inputs {max(m / c for c, m, _ in layers):.4f}, by ascent "
+        f"{min(c for c, _, _ in layers):.2f} to {max(c for c, _, _ in layers):.2f}, largest share "
+        f"of it at real inputs {max(m / c for c, m, _ in layers):.4f}, by ascent "
         f"{max(s / c for c, _, s in layers):.4f}",
     ]
 

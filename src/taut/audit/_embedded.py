@@ -15,10 +15,8 @@ FOLDER = Path(__file__).parent / "embedded"
 
 
 def embedded_models() -> dict[str, Path]:
-    """Name and folder of each model."""
-    return {
-        f"embedded-{file.parent.name}": file.parent for file in sorted(FOLDER.glob("*/config.json"))
-    }
+    """Name and folder of each model: one as it is, one trained under constraints."""
+    return {f"embedded-{name}": FOLDER / name for name in ("plain", "constrained")}
 
 
 def embedded_data(limit: int) -> Samples:
