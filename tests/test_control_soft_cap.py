@@ -50,7 +50,7 @@ def test_models_of_transformers(name):
     model.set_attn_implementation("eager")
     before = model(**inputs)[0].detach()
     state = {key: value.clone() for key, value in model.state_dict().items()}
-    far = SoftCap(model, limit=1e6).apply()
+    far = SoftCap(model, limit=1e6)
     assert torch.allclose(
         model(**inputs)[0], before, rtol=1e-4, atol=1e-5
     )  # some in float32 inside
@@ -59,7 +59,7 @@ def test_models_of_transformers(name):
     assert rows
     largest = max(row.largest for row in rows)
     assert largest > 0.5  # or the next lines would show nothing
-    near = SoftCap(model, limit=largest / 4).apply()
+    near = SoftCap(model, limit=largest / 4)
     after = model(**inputs)[0]
     assert not torch.allclose(after, before, rtol=1e-3)
     found = near.verify(**inputs)
@@ -98,7 +98,7 @@ def test_parameters_are_shared_and_the_optimiser_stays():
     model.layers[1].self_attn.in_proj_weight.requires_grad_(False)
     parameters = dict(model.named_parameters())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    cap = SoftCap(model, limit=2.0).apply()
+    cap = SoftCap(model, limit=2.0)
     now = dict(model.named_parameters())
     assert list(now) == list(parameters)
     assert all(now[name] is parameters[name] for name in now)
@@ -109,7 +109,7 @@ def test_parameters_are_shared_and_the_optimiser_stays():
     model.eval()
     with torch.no_grad():  # nor is torch's own kernel for a whole layer taken
         assert all(row.holds for row in cap.verify(100 * torch.randn(3, 4, 8)))
-    SoftCap(model, limit=1.0).apply()
+    SoftCap(model, limit=1.0)
     assert {m.limit for m in model.modules() if isinstance(m, CappedAttention)} == {1.0}
     other = copy.deepcopy(model)
     assert all(row.holds for row in SoftCap(other, limit=1.0).verify(50 * torch.randn(3, 4, 8)))
@@ -118,18 +118,17 @@ def test_parameters_are_shared_and_the_optimiser_stays():
 
 def test_saved_models_come_back(tmp_path):
     model, inputs = loud("gpt2")
-    SoftCap(model, limit=1.5).apply().bake().save_pretrained(tmp_path)
+    SoftCap(model, limit=1.5).bake().save_pretrained(tmp_path)
     again = type(model).from_pretrained(tmp_path, dtype=torch.float64).eval()
     cap = SoftCap(again)
     assert cap.limit == 1.5
-    cap.apply()
     assert torch.equal(again(**inputs)[0], model(**inputs)[0])
 
 
 @pytest.mark.filterwarnings("ignore")  # of compiled models
 def test_caches_and_training():
     model, inputs = loud("gpt2")
-    SoftCap(model, limit=1.0).apply()
+    SoftCap(model, limit=1.0)
     ids = inputs["input_ids"][:, :6]
     whole = model(input_ids=ids)[0]
     first = model(input_ids=ids[:, :4], use_cache=True)
@@ -154,6 +153,8 @@ def test_half_precision_holds():
 def test_a_cap_that_is_not_there_is_noticed():
     model, inputs = loud("gpt2")
     cap = SoftCap(model, limit=0.01)
+    assert all(row.holds for row in cap.verify(**inputs))
+    model.set_attn_implementation("sdpa")
     assert not any(row.holds for row in cap.verify(**inputs))
     cap.apply()
     assert all(row.holds for row in cap.verify(**inputs))
@@ -164,17 +165,17 @@ def test_a_cap_that_is_not_there_is_noticed():
 
 def test_what_cannot_be_capped():
     with pytest.raises(ValueError, match="no attention to cap"):
-        SoftCap(nn.Sequential(nn.Linear(2, 2))).apply()
+        SoftCap(nn.Sequential(nn.Linear(2, 2)))
     with pytest.raises(ValueError, match="limit"):
         SoftCap(nn.Linear(2, 2), limit=-1.0)
     with pytest.raises(TypeError, match="Module"):
         SoftCap("gpt2")
     with pytest.raises(ValueError, match="give what holds it"):
-        SoftCap(nn.MultiheadAttention(4, 2)).apply()
+        SoftCap(nn.MultiheadAttention(4, 2))
     with pytest.raises(ValueError, match="by itself"):
-        SoftCap(tiny("bloom")[0]).apply()
+        SoftCap(tiny("bloom")[0])
     with pytest.raises(ValueError, match="caps its scores itself"):
-        SoftCap(tiny("gemma2")[0]).apply()
+        SoftCap(tiny("gemma2")[0])
     assert tiny("gemma2")[0].config._attn_implementation != "taut-soft-cap"
 
 
@@ -183,7 +184,7 @@ def test_constraints_find_the_new_layers(make):
     torch.manual_seed(0)
     model = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
     if make == "capped":
-        SoftCap(model, limit=1.0).apply()
+        SoftCap(model, limit=1.0)
     else:
         control.swap_attention(model, make)
     roles = [list(b.weights) for b in control.find_blocks(model) if b.kind == "attention"]

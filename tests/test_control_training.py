@@ -175,9 +175,10 @@ def test_evaluation_costs_nothing():
     constraint = control.constrain(model.train(), "AM", strength=1.0)
     model(**inputs)
     assert constraint.values()["AM"] > 0
+    seen, before = constraint.values(), constraint.state_dict()
     with torch.no_grad():
-        model(**inputs)
-    assert not constraint._terms
+        model(input_ids=inputs["input_ids"][:, :3])
+    assert (constraint.values(), constraint.state_dict()) == (seen, before)
     model.eval()  # as models come from a file, and are trained on
     model(**inputs)
     assert constraint.values()["AM"] > 0
@@ -362,7 +363,7 @@ def test_sigma_reparametrisation(name, tmp_path):
     assert torch.equal(again(**inputs)[0], model(**inputs)[0])
 
 
-def trained(folder, model, callbacks, accumulate=1):
+def trained(folder, model, constraints, accumulate=1, **more):
     """A short run of the Trainer on random text, the same for all."""
     torch.manual_seed(0)
     ids = torch.randint(0, 60, (16, 7))
@@ -372,10 +373,15 @@ def trained(folder, model, callbacks, accumulate=1):
         gradient_accumulation_steps=accumulate, learning_rate=1e-2, report_to=[],
         save_strategy="no", logging_steps=1, disable_tqdm=True, seed=0,
         lr_scheduler_type="constant",
-        max_grad_norm=0.0, optim="sgd",
+        max_grad_norm=0.0, optim="sgd", **more,
     )  # fmt: skip
-    trainer = transformers.Trainer(model, arguments, train_dataset=data, callbacks=list(callbacks))
+    from taut.control.huggingface import ConstraintCallback
+
+    trainer = transformers.Trainer(model, arguments, train_dataset=data)
+    if constraints:
+        trainer.add_callback(ConstraintCallback(trainer, *constraints))
     trainer.train()
+    assert "compute_loss" not in vars(trainer)
     return {n: p.detach().clone() for n, p in model.named_parameters()}
 
 
@@ -389,21 +395,27 @@ def test_the_trainer_keeps_constraints(tmp_path):
 
     model = fresh()
     constraint = control.constrain(model, "VAR-III", strength=1e-2)
-    found = trained(tmp_path, model, [ConstraintCallback(constraint)])
+    found = trained(tmp_path, model, [constraint])
     plain = trained(tmp_path, fresh(), [])
     assert any(not torch.equal(found[n], plain[n]) for n in found)
     other = fresh()
     halves = control.constrain(other, "VAR-III", strength=1e-2)
-    twice = trained(tmp_path, other, [ConstraintCallback(halves)], accumulate=2)
+    twice = trained(tmp_path, other, [halves], accumulate=2)
     for n in found:  # the same step from two passes
         assert torch.allclose(found[n], twice[n], rtol=1e-3, atol=1e-5), n
     limited = fresh()
     cap = control.Projection(limited, cap=0.1)
-    trained(tmp_path, limited, [ConstraintCallback(cap)])
+    trained(tmp_path, limited, [cap])
     assert all(row.holds for row in cap.verify())
     assert not any(m._forward_hooks for m in constraint.bake().modules())
-    with pytest.raises(TypeError, match="give constraints"):
-        ConstraintCallback()
+    smooth = fresh()
+    pulled = control.constrain(smooth, "VAR-III", strength=1e-2)
+    trained(tmp_path, smooth, [pulled], label_smoothing_factor=0.1)  # the trainer's own loss
+    assert pulled.values()["LF"] < control.constrain(fresh(), "LF").values()["LF"] - 1e-4
+    with pytest.raises(ValueError, match="another model"):
+        trained(tmp_path, fresh(), [control.constrain(fresh(), "LF")])
+    with pytest.raises(TypeError, match="Trainer"):
+        ConstraintCallback(constraint)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -427,8 +439,8 @@ def test_a_training_that_goes_on_is_the_same(kind, tmp_path):
         )  # fmt: skip
         trainer = transformers.Trainer(
             model, arguments, train_dataset=data, eval_dataset=data[:4],
-            callbacks=[ConstraintCallback(constraint)],
         )  # fmt: skip
+        trainer.add_callback(ConstraintCallback(trainer, constraint))
         trainer.train(resume_from_checkpoint=checkpoint)
         return {name: p.detach().clone() for name, p in model.named_parameters()}
 

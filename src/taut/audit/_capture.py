@@ -210,9 +210,8 @@ def _eager(model: Any, stack: ExitStack) -> None:
         for m in model.modules()
         if hasattr(getattr(m, "config", None), "_attn_implementation")
     }
-    for _, chosen in configs.values() if named else ():
-        if str(chosen).startswith("taut-"):
-            raise ValueError(f"attention of the kind {chosen} is no softmax of plain scores")
+    # taut's own functions are other maps; they show their scores as they are.
+    own = [c for c, chosen in configs.values() if str(chosen).startswith("taut-")]
 
     def restore() -> None:
         for config, implementation in configs.values():
@@ -220,4 +219,5 @@ def _eager(model: Any, stack: ExitStack) -> None:
 
     stack.callback(restore)
     for module in named:
-        module.set_attn_implementation("eager")
+        if not any(getattr(part, "config", None) in own for part in module.modules()):
+            module.set_attn_implementation("eager")

@@ -59,7 +59,7 @@ def _wrong(first: Watched, now: Watched) -> Iterator[tuple[str, str]]:
         yield (
             "entropy",
             f"attention entropy collapses: {after:.3g} nats in the mean, {before:.3g} at first "
-            f"({heads}); a lower learning rate, warm-up, or normalised queries and keys help",
+            f"({heads}); a lower learning rate, warm-up, SoftCap or LocalConstant help",
         )
     grew = (now.largest_score > CEILING) & (now.largest_score > GROWTH * first.largest_score)
     if grew.any():
@@ -67,7 +67,7 @@ def _wrong(first: Watched, now: Watched) -> Iterator[tuple[str, str]]:
             "growth",
             f"attention logits grow: up to {now.largest_score[grew].max():.3g}, "
             f"{first.largest_score[grew].max():.3g} at first ({_heads(grew)}); a lower learning "
-            "rate, weight decay, or normalised queries and keys help",
+            "rate, weight decay, QKClip or SoftCap help",
         )
     if now.broken:
         yield "broken", f"{now.broken} rows of attention scores hold NaN or +inf"

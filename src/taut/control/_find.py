@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -18,8 +18,15 @@ _QUERIES = (  # names of the projections in a module: query, key, value, output
     ("q_proj", "k_proj", "v_proj", "dense"),
     ("query_proj", "key_proj", "value_proj", "dense"),
     ("q", "k", "v", "o"),
+    ("wq", "wk", "wv", "wo"),
     ("q_lin", "k_lin", "v_lin", "out_lin"),
     ("query", "key", "value", "dense"),
+)
+_FUSED = (  # names of one matrix for queries, keys and values, and of the output
+    ("query_key_value", "dense"),
+    ("qkv_proj", "o_proj"),
+    ("Wqkv", "Wo"),
+    ("qkv", "proj"),
 )
 _FORWARDS = (  # names of the two linear maps, the second last; gates count as first maps
     ("linear1", "linear2"),
@@ -34,6 +41,11 @@ _FORWARDS = (  # names of the two linear maps, the second last; gates count as f
     ("ffn", "ffn_output"),
     ("dense_h_to_4h", "dense_4h_to_h"),
 )
+
+
+ROLES = ("query", "key", "value", "output", "gate", "first", "second", "query-key-value")
+KINDS = ("attention", "feed-forward")
+Only = str | Sequence[str] | None
 
 
 class Block(NamedTuple):
@@ -52,7 +64,7 @@ class Block(NamedTuple):
         return f"{self.path}: {self.kind}, {', '.join(map(str, self.weights.values()))}"
 
 
-def find_blocks(model: nn.Module, only: str | None = None) -> list[Block]:
+def find_blocks(model: nn.Module, only: Only = None) -> list[Block]:
     """The attention and feed-forward weights of a model, in its order.
 
     Parameters
@@ -61,7 +73,7 @@ def find_blocks(model: nn.Module, only: str | None = None) -> list[Block]:
         Of ``torch.nn`` or Hugging Face, or built alike: modules are known by the names of their
         linear maps.
     only
-        A pattern such as ``"encoder.*"``: blocks whose path does not match are left out.
+        A pattern such as ``"encoder.*"``, or several: blocks whose path matches none are left out.
     """
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     modules = dict(model.named_modules())
@@ -69,8 +81,8 @@ def find_blocks(model: nn.Module, only: str | None = None) -> list[Block]:
     taken: set[tuple[int, ...]] = set()
     for path, module in modules.items():
         for make in (_attention, _feed_forward):
-            block = make(path, module, modules, names)
-            if block is None or (only is not None and not fnmatchcase(path, only)):
+            block = make(path, module, modules, names) if matches(path, only) else None
+            if block is None:
                 continue
             key = tuple(id(weight.parameter) for weight in block.weights.values())
             if key not in taken:  # layers that share their weights count once
@@ -84,6 +96,41 @@ def find_blocks(model: nn.Module, only: str | None = None) -> list[Block]:
     return found
 
 
+def matches(path: str, only: Only) -> bool:
+    """Whether a path is among those asked for; compiled models put a word into it."""
+    patterns = [only] if isinstance(only, str) else only
+    plain = path.replace("_orig_mod.", "").removeprefix("_orig_mod")
+    return patterns is None or any(fnmatchcase(plain, pattern) for pattern in patterns)
+
+
+def chosen_blocks(model: nn.Module, only: Only, blocks: Sequence[Block] | None) -> list[Block]:
+    """Those found, or those given by hand, checked."""
+    if blocks is None:
+        return find_blocks(model, only)
+    if only is not None:
+        raise ValueError("give only= or blocks=, not both")
+    modules = dict(model.named_modules())
+    own = {id(parameter) for parameter in model.parameters()}
+    for block in blocks:
+        if block.path not in modules:
+            raise ValueError(f"the model has no module {block.path!r}")
+        if block.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {block.kind!r}")
+        for role, weight in block.weights.items():
+            if role not in ROLES:
+                raise ValueError(f"roles are some of {', '.join(ROLES)}, got {role!r}")
+            if not isinstance(weight, Weight):
+                raise TypeError(
+                    f"{role} must be a taut.control.Weight, got {type(weight).__name__}"
+                )
+            if id(weight.parameter) not in own:
+                raise ValueError(f"{weight} is no parameter of this model")
+            size = weight.parameter.shape[1 if weight.turned else 0]
+            if weight.rows is not None and not 0 <= weight.rows[0] < weight.rows[1] <= size:
+                raise ValueError(f"{weight} has {size} rows")
+    return list(blocks)
+
+
 Modules = Mapping[str, nn.Module]
 Names = Mapping[int, str]
 Make = Callable[[str, nn.Module, Modules, Names], Block | None]
@@ -95,9 +142,11 @@ def _attention(path: str, module: Any, modules: Modules, names: Names) -> Block 
         return Block(path, "attention", dict(_torch_attention(module, names)), heads)
     if hasattr(module, "c_attn") and hasattr(module, "c_proj"):
         return Block(path, "attention", dict(_gpt2_attention(module, names)), heads)
-    if hasattr(module, "query_key_value") and hasattr(module, "dense"):
-        both = {"query-key-value": module.query_key_value, "output": module.dense}
-        return Block(path, "attention", {k: _weight(m, names) for k, m in both.items()}, heads)
+    for inner, out in _FUSED:
+        both = (getattr(module, inner, None), getattr(module, out, None))
+        if all(map(_linear, both)):
+            whole = zip(("query-key-value", "output"), both, strict=True)
+            return Block(path, "attention", {k: _weight(m, names) for k, m in whole}, heads)
     for *given, out in _QUERIES:
         if not all(_linear(getattr(module, name, None)) for name in given):
             continue
@@ -125,14 +174,14 @@ def _torch_attention(
         if len(inner) == 2 * module.embed_dim:  # L2 attention has no keys of its own
             roles = ("query", "value")
         sizes = [module.embed_dim] * len(roles)
-        parts = fused(names[id(inner)], inner, sizes, bias=module.in_proj_bias)
+        parts = fused(_name(inner, names), inner, sizes, bias=module.in_proj_bias)
         yield from zip(roles, parts, strict=True)
     else:
         for role, name in zip(roles, ("q", "k", "v"), strict=True):
             parameter: Any = getattr(module, f"{name}_proj_weight")
-            yield role, Weight(names[id(parameter)], parameter)
+            yield role, Weight(_name(parameter, names), parameter)
     outer: Any = module.out_proj.weight
-    yield "output", Weight(names[id(outer)], outer)
+    yield "output", Weight(_name(outer, names), outer)
 
 
 def _gpt2_attention(module: Any, names: Names) -> Iterator[tuple[str, Weight]]:
@@ -144,8 +193,12 @@ def _gpt2_attention(module: Any, names: Names) -> Iterator[tuple[str, Weight]]:
     else:
         roles = ["query", "key", "value"]
     turned = _turned(module.c_attn)
+    if inner.shape[1 if turned else 0] != width * len(roles):  # heads share their keys
+        yield "query-key-value", _weight(module.c_attn, names)
+        yield "output", _weight(module.c_proj, names)
+        return
     parts = fused(
-        names[id(inner)], inner, [width] * len(roles), turned=turned, bias=module.c_attn.bias
+        _name(inner, names), inner, [width] * len(roles), turned=turned, bias=module.c_attn.bias
     )
     yield from zip(roles, parts, strict=True)
     yield "output", _weight(module.c_proj, names)
@@ -177,7 +230,16 @@ def _linear(module: Any) -> bool:
 
 def _weight(module: Any, names: Names) -> Weight:
     bias = getattr(module, "bias", None)
-    return Weight(names[id(module.weight)], module.weight, _turned(module), bias=bias)
+    return Weight(_name(module.weight, names), module.weight, _turned(module), bias=bias)
+
+
+def _name(parameter: nn.Parameter, names: Names) -> str:
+    if id(parameter) not in names:
+        raise ValueError(
+            "a weight is computed anew in every pass (parametrised), so that it cannot be "
+            "constrained: remove the parametrisation, or leave its module out with only="
+        )
+    return names[id(parameter)]
 
 
 def _turned(module: nn.Module) -> bool:

@@ -8,9 +8,30 @@ from typing import Any
 import torch
 from torch import nn
 
+from taut.control._attach import Attached
 from taut.control._find import Block
 from taut.control._seen import Products, Scores, drawn, first_time
 from taut.control._watch import Watch
+
+
+class _Begin:
+    """Hook at the beginning of a pass of one model; copies of the model do not have it."""
+
+    def __init__(self, penalty: InPass) -> None:
+        self.penalty = penalty
+
+    def __call__(self, *_: Any) -> None:
+        self.penalty._begin()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _nothing
+
+    def __reduce__(self) -> Any:
+        return "_nothing"
+
+
+def _nothing(*_: Any) -> None:
+    """Stands where a copy would have the hook."""
 
 
 class InPass:
@@ -27,6 +48,7 @@ class InPass:
         self._seed, self._passes = seed, 0
         self._terms: dict[str, torch.Tensor] = {}
         self._handles: list[Any] = []
+        self._attached: list[Attached] = []
 
     def _listen(self, blocks: Iterable[Block]) -> None:
         """Watch the attention of a model in its training passes, from now on."""
@@ -35,12 +57,13 @@ class InPass:
         modules = dict(self.model.named_modules())
         chosen = {b.path: modules[b.path] for b in blocks if b.kind == "attention"}
         # Not in training mode alone: models are fine-tuned in evaluation mode too.
-        begin = self.model.register_forward_pre_hook(lambda *_: self._begin())
+        begin = self.model.register_forward_pre_hook(_Begin(self))
         self._handles = [Watch(chosen, self._note, torch.is_grad_enabled), begin]
 
     def _begin(self) -> None:
-        self._terms.clear()
-        self._passes += torch.is_grad_enabled()  # so that tests in between do not change draws
+        if torch.is_grad_enabled():  # tests in between change neither terms nor draws
+            self._terms.clear()
+            self._passes += 1
 
     def _note(self, seen: Products | Scores) -> None:
         term = self._term(seen, drawn(self._seed, self._passes, seen.path))
@@ -73,7 +96,7 @@ class InPass:
 
     def bake(self) -> nn.Module:
         """Leave the model as it is now, with nothing of this attached to it."""
-        for handle in self._handles:
+        for handle in [*self._handles, *self._attached]:
             handle.remove()
         self._handles.clear()
         self._terms.clear()

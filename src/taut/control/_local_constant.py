@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from taut._lipschitz import local_lipschitz
-from taut.control._find import Block, find_blocks
+from taut.control._find import Block, Only, chosen_blocks
 from taut.control._in_pass import InPass
 from taut.control._seen import Products, Scores
 
@@ -56,7 +56,7 @@ class LocalConstant(InPass):
         strength: float = 1.0,
         rows: int = 8,
         seed: int = 0,
-        only: str | None = None,
+        only: Only = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
         if not 0 <= limit < 0.5:
@@ -67,7 +67,7 @@ class LocalConstant(InPass):
             raise ValueError(f"rows must be at least 1, got {rows!r}")
         super().__init__(model, seed)
         self.limit, self.strength, self.rows = limit, strength, rows
-        self._blocks = find_blocks(model, only) if blocks is None else blocks
+        self._blocks = chosen_blocks(model, only, blocks)
         self._constants: dict[str, torch.Tensor] = {}
         self.apply()
 
@@ -111,3 +111,8 @@ class LocalConstant(InPass):
     def verify(self) -> dict[str, float]:
         """The largest constants of the rows drawn in the last pass: measured, no bound."""
         return {path: float(found.max()) for path, found in self._constants.items()}
+
+    def __str__(self) -> str:
+        paths = [block.path for block in self._blocks if block.kind == "attention"]
+        head = f"local constants above {self.limit:g} cost, strength {self.strength:g}, on"
+        return "\n".join([head, *(f"  {path}" for path in paths)])

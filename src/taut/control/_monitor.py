@@ -176,7 +176,7 @@ class Monitor:
         if not layers and not missed:
             self._tell("", "none", "no attention was seen in the model")
         for text in self._alarms.check(layers, self.steps) if self._warn else ():
-            warnings.warn(text, AttentionWarning, stacklevel=2)
+            warnings.warn(text, AttentionWarning, stacklevel=4)
         return values
 
     def _tell(self, layer: str, kind: str, text: str) -> None:

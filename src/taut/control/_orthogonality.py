@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from taut.control._affinity import affinity_penalty
-from taut.control._find import Block, find_blocks
+from taut.control._attach import Attached, check
+from taut.control._find import Block, Only, chosen_blocks
 from taut.control._gram import Gram, exactly, factors, gram
 from taut.control._in_pass import InPass
 from taut.control._seen import Products, Scores
@@ -64,20 +65,28 @@ class Orthogonality(InPass):
         return affinity_penalty(seen, self._probes, generator)
 
     def penalty(self) -> torch.Tensor:
-        """What to add to the loss: of the weights now, and of attention in the last pass."""
-        return self.strength * sum(self._parts().values(), self._zero())
+        """What to add to the loss: of the weights now, and of attention in the last pass.
+
+        While the constraint is attached to an optimiser, which adds the weights' part by itself,
+        only that of attention.
+        """
+        parts = self._parts(weights=not self._attached)
+        return self.strength * sum(parts.values(), self._zero())
 
     def values(self) -> dict[str, float]:
         """The penalties by part, without the strength, for a log."""
         with torch.no_grad():
-            return {name: float(value) for name, value in self._parts().items()}
+            found = {name: float(value) for name, value in self._parts(weights=True).items()}
+        if "AM" in found and not self._terms:
+            found["AM"] = math.nan  # no pass yet
+        return found
 
-    def _parts(self) -> dict[str, torch.Tensor]:
+    def _parts(self, *, weights: bool) -> dict[str, torch.Tensor]:
         found = {}
         if "AM" in self.parts:
             found["AM"] = self._sum()
         for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
-            if part in self.parts:
+            if part in self.parts and weights:
                 groups = self._groups(kind)
                 found[part] = sum(map(self._group, groups.values()), self._zero())
         return found
@@ -104,14 +113,20 @@ class Orthogonality(InPass):
                 found |= {str(w): [(w, False)] for w in block.weights.values()}
         return found
 
-    def attach(self, optimizer: torch.optim.Optimizer) -> Any:
+    def attach(self, optimizer: torch.optim.Optimizer) -> Attached:
         """Add the gradients of the weights' part (LA, LF) before every step of an optimiser.
 
         This costs one pass a step, however many passes are accumulated, and comes after gradient
-        clipping and unscaling. Attention's part (AM) must still be added to the loss. Returns a
-        handle with ``remove()``.
+        clipping and unscaling. Attention's part (AM) must still be added to the loss, as
+        :meth:`penalty`. Returns a handle with ``remove()``.
         """
-        return optimizer.register_step_pre_hook(lambda *_: self.add_gradients())
+        check(optimizer, self.parameters())
+        handle = optimizer.register_step_pre_hook(lambda *_: self.add_gradients())
+        return Attached(handle, self._attached)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those of the constrained maps."""
+        return [weight.parameter for block in self.blocks for weight in block.weights.values()]
 
     @torch.no_grad()
     def add_gradients(self) -> None:
@@ -155,7 +170,7 @@ def constrain(
     *,
     strength: float = 1e-8,
     join: str = "stack",
-    only: str | None = None,
+    only: Only = None,
     blocks: Sequence[Block] | None = None,
     probes: int = 0,
     seed: int = 0,
@@ -178,7 +193,8 @@ def constrain(
         ``"stack"``, below each other, the width of the model in the columns; ``"beside"`` each
         other, the transpose, whose penalty is larger by a constant; or ``"each"`` by itself.
     only
-        A pattern of module paths, such as ``"encoder.*"``.
+        A pattern of the paths of blocks, such as ``"encoder.*"``, or several; ``print`` of what
+        :func:`find_blocks` gives shows them.
     blocks
         The weights themselves, instead of those that are found.
     probes
@@ -205,9 +221,12 @@ def constrain(
         raise ValueError(f"strength must be a number of at least 0, got {strength!r}")
     if join not in JOINS:
         raise ValueError(f"join must be one of {', '.join(JOINS)}, got {join!r}")
-    chosen = find_blocks(model, only) if blocks is None else list(blocks)
+    chosen = chosen_blocks(model, only, blocks)
     needed = {"AM": "attention", "LA": "attention", "LF": "feed-forward"}
     for part in parts:
         if not any(block.kind == needed[part] for block in chosen):
-            raise ValueError(f"{part} constrains {needed[part]}, and none was found in this model")
+            where = (
+                "this model" if only is None and blocks is None else "what only= or blocks= left"
+            )
+            raise ValueError(f"{part} constrains {needed[part]}, and none was found in {where}")
     return Orthogonality(model, parts, strength, chosen, join, probes, seed).apply()

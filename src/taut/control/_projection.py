@@ -13,10 +13,9 @@ import torch
 from torch import nn
 
 from taut.control._after_step import AfterStep
-from taut.control._find import Block, find_blocks
+from taut.control._find import ROLES, Block, Only, chosen_blocks
 from taut.control._weights import Weight
 
-ROLES = ("query", "key", "value", "output", "gate", "first", "second", "query-key-value")
 _HALF = (torch.float16, torch.bfloat16)
 MARGIN = 4e-6  # singular values stay below the limit by this share, so that rounding cannot pass it
 
@@ -47,6 +46,11 @@ class Projection(AfterStep):
     only, blocks
         As in :func:`constrain`.
 
+    Notes
+    -----
+    Weights that are frozen are projected too. What an optimiser remembers of its steps is left as
+    it is.
+
     Examples
     --------
     >>> import torch
@@ -62,17 +66,19 @@ class Projection(AfterStep):
         model: nn.Module,
         *,
         cap: float | None,
-        roles: Sequence[str] | None = None,
+        roles: str | Sequence[str] | None = None,
         per_head: bool = False,
-        only: str | None = None,
+        only: Only = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
         if cap is not None and not 0 < cap < math.inf:
             raise ValueError(f"cap must be a number above 0, got {cap!r}")
+        roles = [roles] if isinstance(roles, str) else roles
         if roles is not None and not set(roles) <= set(ROLES):
             raise ValueError(f"roles must be some of {', '.join(ROLES)}, got {list(roles)}")
-        self.model, self.cap, self.per_head = model, cap, per_head
-        chosen = find_blocks(model, only) if blocks is None else blocks
+        super().__init__(model)
+        self.cap, self.per_head = cap, per_head
+        chosen = chosen_blocks(model, only, blocks)
         self._weights = [
             (block, role, weight)
             for block in chosen
@@ -112,9 +118,16 @@ class Projection(AfterStep):
                 found.append(Sigma(name, large, small, wanted))
         return found
 
-    def bake(self) -> nn.Module:
-        """The model: its weights are plain already."""
-        return self.model
+    def parameters(self) -> list[nn.Parameter]:
+        """What it may change."""
+        return [weight.parameter for _, _, weight in self._weights]
+
+    def __str__(self) -> str:
+        wanted = "orthogonal" if self.cap is None else f"singular values at most {self.cap:g}"
+        each = ", head by head" if self.per_head else ""
+        return "\n".join(
+            [f"{wanted}{each}, on", *(f"  {weight}" for _, _, weight in self._weights)]
+        )
 
     def _parts(self, block: Block, role: str, matrix: torch.Tensor) -> Iterator[torch.Tensor]:
         """The matrix, or those of its heads."""
@@ -161,7 +174,8 @@ def capped(matrix: torch.Tensor, cap: float) -> torch.Tensor:
         some = directions[:, over]
         found = wide - ((wide @ some) * shrink) @ some.mT
     found = (found * cap).to(matrix.dtype)
-    return found if tall is matrix else found.mT
+    result: torch.Tensor = found if tall is matrix else found.mT
+    return result
 
 
 def _at_most(matrix: torch.Tensor, cap: float) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from taut.control._after_step import AfterStep
-from taut.control._find import Block, find_blocks
+from taut.control._find import Block, Only, chosen_blocks
 from taut.control._seen import Products, Scores
 from taut.control._watch import Watch
 
@@ -64,14 +64,15 @@ class QKClip(AfterStep):
         model: nn.Module,
         *,
         limit: float = 100.0,
-        only: str | None = None,
+        only: Only = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
         if not 0 < limit < math.inf:
             raise ValueError(f"limit must be a number above 0, got {limit!r}")
-        self.model, self.limit = model, limit
+        super().__init__(model)
+        self.limit = limit
         modules = dict(model.named_modules())
-        found = find_blocks(model, only) if blocks is None else blocks
+        found = chosen_blocks(model, only, blocks)
         self._blocks = {b.path: b for b in found if {"query", "key"} <= set(b.weights)}
         if not self._blocks:
             raise ValueError("no attention with query and key maps of its own was found")
@@ -116,6 +117,8 @@ class QKClip(AfterStep):
 
     def verify(self) -> list[Clipped]:
         """The largest scores of all heads in the passes since the last step, against the limit."""
+        if not self._largest:
+            raise RuntimeError("no attention was seen since the last step: run a pass first")
         slack = self.limit * (1 + 1e-4)
         return [
             Clipped(path, head, float(value), float(value) <= slack)
@@ -123,8 +126,16 @@ class QKClip(AfterStep):
             for head, value in enumerate(largest)
         ]
 
+    def parameters(self) -> list[nn.Parameter]:
+        """What it may change."""
+        maps = [block.weights[role] for block in self._blocks.values() for role in ("query", "key")]
+        return [weight.parameter for weight in maps]
+
     def bake(self) -> nn.Module:
-        """The model with plain weights, and nothing attached to it."""
+        """The model with plain weights, and nothing attached to it or to its optimisers."""
         self._watch.remove()
         self._largest.clear()
-        return self.model
+        return super().bake()
+
+    def __str__(self) -> str:
+        return "\n".join([f"scores at most {self.limit:g}, on", *(f"  {p}" for p in self._blocks)])

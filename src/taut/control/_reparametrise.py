@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from taut.control._find import Block, find_blocks
+from taut.control._find import Block, Only, chosen_blocks
 from taut.control._projection import Sigma
 
 
@@ -77,11 +77,11 @@ class SigmaReparametrisation:
         self,
         model: nn.Module,
         *,
-        only: str | None = None,
+        only: Only = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
         self.model = model
-        found = find_blocks(model, only) if blocks is None else blocks
+        found = chosen_blocks(model, only, blocks)
         names = dict.fromkeys(weight.name for block in found for weight in block.weights.values())
         self._places = [(model.get_submodule(n.rpartition(".")[0]), n) for n in names]
         self.apply()

@@ -14,9 +14,9 @@ from taut.control._capped import CappedAttention, capped
 from taut.control._multihead import weighed
 from taut.control._seen import Products, Scores
 from taut.control._swap import put, replacements
+from taut.control._swap_hf import CAP
 from taut.control._watch import Watch
 
-_NAME = "taut-soft-cap"
 # What some models ask of their attention beyond masks: sinks, selections, caps of their own.
 _FOREIGN = ("s_aux", "softcap", "indices", "block_indices")
 
@@ -40,7 +40,8 @@ class SoftCap:
     Parameters
     ----------
     model
-        The model, changed in place by :meth:`apply`. After ``from_pretrained`` apply it again.
+        The model, changed in place. After ``from_pretrained`` make a new one of these: weights and
+        limit are in the files, the attention function is not.
     limit
         No score is larger, none smaller than its negative. If not given, what the configuration
         says, or 50.
@@ -55,7 +56,7 @@ class SoftCap:
     >>> import torch
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    >>> cap = SoftCap(model, limit=0.1).apply()
+    >>> cap = SoftCap(model, limit=0.1)
     >>> cap.verify(torch.randn(4, 5, 8))
     [Capped(name='self_attn', largest=0.09..., holds=True)]
     """
@@ -72,9 +73,10 @@ class SoftCap:
         if limit is None:
             limit = known[0] if known else 50.0
         self.limit = positive(limit, name="limit")
+        self.apply()
 
     def apply(self) -> SoftCap:
-        """Put the limit into the model; nothing is changed if an error is raised."""
+        """Put the limit into the model, where it is not; nothing is changed if this fails."""
         made = replacements(self.model, CappedAttention, {"limit": self.limit})
         there = [m for m in self.model.modules() if isinstance(m, CappedAttention)]
         if not (made or there or self._parts):
@@ -109,6 +111,9 @@ class SoftCap:
     def bake(self) -> nn.Module:
         """The model: its weights are plain already, and the limit is a part of it."""
         return self.model
+
+    def __str__(self) -> str:
+        return f"scores at most {self.limit:g}, in the whole model"
 
 
 def _attends(module: nn.Module) -> bool:
@@ -152,15 +157,18 @@ def _set(model: Any, limit: float) -> None:
                 f"{type(part).__name__} computes attention by itself, not through the "
                 "AttentionInterface of transformers: it cannot be capped"
             )
+        chosen = str(part.config._attn_implementation)
+        if chosen.startswith("taut-") and chosen != CAP:
+            raise ValueError(f"the attention of {type(part).__name__} is {chosen} already")
         own = getattr(part.config, "attn_logit_softcapping", None)
         if own is not None:
             raise ValueError(
                 f"{type(part).__name__} caps its scores itself, at {own:g}: set "
                 "config.attn_logit_softcapping"
             )
-    AttentionInterface.register(_NAME, _attention)
-    AttentionMaskInterface.register(_NAME, eager_mask)
-    model.set_attn_implementation(_NAME)
+    AttentionInterface.register(CAP, _attention)
+    AttentionMaskInterface.register(CAP, eager_mask)
+    model.set_attn_implementation(CAP)
     for part in parts:
         part.config.taut_soft_cap = limit
 

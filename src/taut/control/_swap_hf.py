@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _BERTS = ("Bert", "Roberta", "XLMRoberta", "Electra")
 SELF = {"GPT2Attention", "ViTAttention", *(f"{name}SelfAttention" for name in _BERTS)}
 CROSS = {f"{name}CrossAttention" for name in _BERTS}
+CAP = "taut-soft-cap"  # the attention function of SoftCap
 Affine = tuple[Tensor, Tensor | None]
 
 
@@ -44,7 +45,7 @@ def find(model: nn.Module, kind: str, options: dict[str, Any]) -> list[Callable[
     return found
 
 
-def _places(model: nn.Module, kind: str) -> list[str]:
+def _places(model: Any, kind: str) -> list[str]:
     """Names of the attention modules of a model."""
     kinds = {name: type(module).__name__ for name, module in model.named_modules()}
     places = [name for name, found in kinds.items() if found in SELF | CROSS]
@@ -56,6 +57,8 @@ def _places(model: nn.Module, kind: str) -> list[str]:
     }
     if others and places:
         raise ValueError(f"not supported, next to what is: {', '.join(sorted(others))}")
+    if any(model.get_submodule(name).config._attn_implementation == CAP for name in places):
+        raise ValueError("a soft cap is on this model; swap the attention of one without it")
     for name in places:
         if kind == "l2" and _crosses(model.get_submodule(name)):
             raise ValueError(
@@ -176,6 +179,12 @@ def projections(module: Any) -> tuple[Affine, Affine, Affine]:
 def _bound(model: Any, place: str, n: int, **options: Any) -> Bound:
     """The constant of the attention at this place, with its output projection."""
     module = model.get_submodule(place)
+    chosen, kind = module.config._attn_implementation, module.config.taut_attention["kind"]
+    if chosen != f"taut-{kind}":
+        raise ValueError(
+            f"the attention of {place} is not that of the swap any more: it is {chosen!r} now; "
+            "swap_attention puts it back"
+        )
     if hasattr(module, "c_proj"):
         output = module.c_proj.weight.T
     elif hasattr(module, "o_proj"):

@@ -25,6 +25,8 @@ class Weight(NamedTuple):
     def add_product(self, left: torch.Tensor, right: torch.Tensor, scale: float) -> None:
         """Add a product of matrices, scaled, to the gradient of the matrix."""
         parameter = self.parameter
+        if not parameter.requires_grad:
+            return
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         if hasattr(parameter, "full_tensor"):

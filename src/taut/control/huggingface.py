@@ -62,63 +62,79 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
 class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     """Keep constraints while a ``transformers.Trainer`` trains.
 
-    Penalties are added to the loss that the model gives out, shared among the passes of a step that
-    are accumulated; projections and clips follow every step of the optimiser.
+    Penalties are added to what the trainer's ``compute_loss`` gives, shared among the passes of a
+    step that are accumulated; projections and clips follow every step of the optimiser. What is
+    drawn depends on the step alone, so that a training that goes on from a checkpoint is the same.
 
     Parameters
     ----------
+    trainer
+        Whose loss it is.
     *constraints
         Made of the model that is trained: :func:`taut.control.constrain` and the like.
 
     Examples
     --------
     >>> constraint = taut.control.constrain(model, "VAR-III", strength=1e-8)  # doctest: +SKIP
-    >>> trainer = transformers.Trainer(
-    ...     model, arguments, callbacks=[ConstraintCallback(constraint)], ...
-    ... )  # doctest: +SKIP
+    >>> trainer = transformers.Trainer(model, arguments, ...)  # doctest: +SKIP
+    >>> trainer.add_callback(ConstraintCallback(trainer, constraint))  # doctest: +SKIP
     """
 
-    def __init__(self, *constraints: Any) -> None:
+    def __init__(self, trainer: Any, *constraints: Any) -> None:
         needs(_BASE, "ConstraintCallback needs transformers: pip install 'taut[hf]'")
+        if isinstance(trainer, type) or not callable(getattr(trainer, "compute_loss", None)):
+            raise TypeError(f"trainer must be a transformers.Trainer, got {trainer!r}")
         if not constraints or not all(hasattr(c, "penalty") for c in constraints):
             raise TypeError("give constraints, such as taut.control.constrain(model, 'VAR-III')")
-        self.constraints = constraints
+        self.trainer, self.constraints = trainer, constraints
         self._handles: list[Any] = []
-        self._passes = 1
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
     ) -> None:
         """Attach all constraints."""
-        self._passes = args.gradient_accumulation_steps
-        plain = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
+        self.on_train_end(args, state, control)  # what a training that failed has left
+        trained = {id(parameter) for parameter in self.trainer.model.parameters()}
         for constraint in self.constraints:
-            if constraint.in_loss:
-                hook = constraint.model.register_forward_hook(
-                    lambda module, _, kwargs, output, c=constraint: self._add(c, kwargs, output),
-                    with_kwargs=True,
+            if not any(id(parameter) in trained for parameter in constraint.model.parameters()):
+                raise ValueError(
+                    f"{type(constraint).__name__} was made of another model than the trainer's"
                 )
-                self._handles.append(hook)
-            elif hasattr(constraint, "attach"):
+            if not constraint.in_loss and hasattr(constraint, "attach"):
+                plain = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
                 self._handles.append(constraint.attach(plain))
+        if any(constraint.in_loss for constraint in self.constraints):
+            self.trainer.compute_loss = self._penalised(self.trainer.compute_loss)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Draws depend on the step alone: a training that goes on later draws the same."""
+        """Number the passes by the step."""
         for constraint in self.constraints:
             if isinstance(constraint, InPass):
-                constraint.load_state_dict({"passes": state.global_step * self._passes})
+                passes = state.global_step * args.gradient_accumulation_steps
+                constraint.load_state_dict({"passes": passes})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model alone; the constraints can still be read and verified."""
+        vars(self.trainer).pop("compute_loss", None)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def _add(self, constraint: Any, kwargs: Any, output: Any) -> Any:
-        loss = output.get("loss") if hasattr(output, "get") else None
-        if loss is None or not loss.requires_grad:
-            return output
-        # A loss that is divided by the tokens of the whole step is not divided by its passes again.
-        whole = kwargs.get("num_items_in_batch") is not None
-        output["loss"] = loss + constraint.penalty() / (self._passes if whole else 1)
-        return output
+    def _penalised(self, compute_loss: Any) -> Any:
+        def computed(*args: Any, **kwargs: Any) -> Any:
+            found = compute_loss(*args, **kwargs)
+            loss, *rest = found if isinstance(found, tuple) else (found,)
+            if loss.requires_grad:
+                loss = loss + self._penalty(kwargs.get("num_items_in_batch"))
+            return (loss, *rest) if isinstance(found, tuple) else loss
+
+        return computed
+
+    def _penalty(self, items: Any) -> Any:
+        """The mean over the passes of a step, where the trainer does not divide by their number."""
+        trainer = self.trainer
+        total = sum(c.penalty() for c in self.constraints if c.in_loss)
+        divided = not trainer.model_accepts_loss_kwargs or items is None
+        if divided and trainer.compute_loss_func is None:
+            return total
+        return total / trainer.current_gradient_accumulation_steps

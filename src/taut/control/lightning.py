@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from taut.control._attach import holds_any
 from taut.control._in_pass import InPass
 from taut.control._monitor import Monitor
 from taut.control._optional import base, needs
@@ -104,7 +105,12 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
             pl_module.training_step = self._penalised(pl_module.training_step)
         for constraint in self.constraints:
             if not constraint.in_loss and hasattr(constraint, "attach"):
-                self._handles += [constraint.attach(o) for o in trainer.optimizers]
+                held = [o for o in trainer.optimizers if holds_any(o, constraint.parameters())]
+                if not held:
+                    raise ValueError(
+                        f"no optimiser changes the weights of {type(constraint).__name__}"
+                    )
+                self._handles += [constraint.attach(optimizer) for optimizer in held]
 
     def _penalised(self, training_step: Any) -> Any:
         def step(*args: Any, **kwargs: Any) -> Any:
