@@ -1,10 +1,11 @@
 """Control: keep attention from becoming too sensitive while a model is trained.
 
 :func:`constrain` adds S4's orthogonality penalties, :class:`Projection`, :class:`QKClip` and
-:class:`SigmaReparametrisation` act on the weights, :class:`LocalConstant` on the softmaxes
-themselves. :class:`CosineAttention` and :class:`L2Attention` are attention layers with a Lipschitz
-constant; :func:`swap_attention` puts them into a model. :class:`Monitor` measures attention from
-time to time without changing the training. Needs PyTorch: ``pip install "taut[torch]"``.
+:class:`SigmaReparametrisation` act on the weights, :class:`SoftCap` on the scores, and
+:class:`LocalConstant` on the softmaxes themselves. :class:`CosineAttention` and
+:class:`L2Attention` are attention layers with a Lipschitz constant; :func:`swap_attention` puts
+them into a model. :class:`Monitor` measures attention from time to time without changing the
+training. Needs PyTorch: ``pip install "taut[torch]"``.
 """
 
 try:

@@ -25,6 +25,7 @@ class Asked(NamedTuple):
     causal: bool
     probes: int  # 0: exact; else so many random directions
     generator: torch.Generator | None
+    own: bool = True  # whether a sequence attends to itself: then what is no key is no query
 
 
 def affinity_penalty(
@@ -39,7 +40,7 @@ def affinity_penalty(
         one = bias.shape[:2].numel() == 1
         shape = (*seen.query.shape[:2], *bias.shape[2:])
         bias = bias.flatten(0, 1) if one else bias.expand(shape).flatten(0, 1)
-    asked = Asked(seen.factor, seen.causal, probes, generator)
+    asked = Asked(seen.factor, seen.causal, probes, generator, seen.own)
     total: torch.Tensor = AffinityPenalty.apply(q, k, bias, asked)  # type: ignore[no-untyped-call]
     return total / len(seen.query)
 
@@ -49,7 +50,7 @@ def _written_out(seen: Scores) -> torch.Tensor:
     weights = seen.weights
     tokens, keys = weights.shape[-2:]
     real = (seen.scores.detach() > HIDDEN).any(dim=-2)
-    if tokens == keys:
+    if seen.own and tokens == keys:
         weights = weights * real[..., :, None]
     gram = weights.mT @ weights if keys <= tokens else weights @ weights.mT
     return gram.square().sum() - 2 * weights.square().sum() + real.sum()
@@ -117,7 +118,7 @@ def _weights(
         keys = visible.any(dim=1)
         count = keys.sum().to(q.dtype) * (len(scores) / len(keys))
         kept = visible.any(dim=2, keepdim=True)
-        if tokens == seen:  # attention of a sequence to itself: what is no key is no query
+        if asked.own and tokens == seen:
             kept = kept & keys[:, :, None]
     if asked.causal:
         rows = torch.arange(tokens, device=q.device)[:, None]

@@ -71,11 +71,30 @@ def _keep_modules(model: nn.Module, stack: ExitStack) -> None:
     known: dict[int, torch.Tensor] = {}  # a buffer that two modules share stays shared
     for module in model.modules():
         stack.callback(_put_back, vars(module), dict(vars(module)))
+        for name, value in vars(module).items():
+            if not name.startswith("_"):  # lists of losses, counts and the like
+                _keep_contents(value, stack)
         buffers = module._buffers
         stack.callback(_put_back, buffers, dict(buffers))
         for name, buffer in buffers.items():
             if buffer is not None:
                 buffers[name] = known.setdefault(id(buffer), buffer.detach().clone())
+
+
+def _keep_contents(value: Any, stack: ExitStack) -> None:
+    """What a pass may change in place, without what is inside of it."""
+    if isinstance(value, torch.Generator):
+        stack.callback(value.set_state, value.get_state())
+    elif isinstance(value, list):
+        stack.callback(value.__setitem__, slice(None), list(value))
+    elif isinstance(value, dict):
+        stack.callback(_refill, value, dict(value))
+
+
+def _refill(now: dict[Any, Any], before: dict[Any, Any]) -> None:
+    if now.keys() != before.keys() or any(now[name] is not value for name, value in before.items()):
+        now.clear()
+        now.update(before)
 
 
 def _put_back(now: dict[str, Any], before: dict[str, Any]) -> None:

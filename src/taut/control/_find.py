@@ -78,15 +78,10 @@ def find_blocks(model: nn.Module, only: Only = None) -> list[Block]:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     modules = dict(model.named_modules())
     found: list[Block] = []
-    taken: set[tuple[int, ...]] = set()
     for path, module in modules.items():
         for make in (_attention, _feed_forward):
             block = make(path, module, modules, names) if matches(path, only) else None
-            if block is None:
-                continue
-            key = tuple(id(weight.parameter) for weight in block.weights.values())
-            if key not in taken:  # layers that share their weights count once
-                taken.add(key)
+            if block is not None:
                 found.append(block)
     if not found:
         what = f" that matches {only!r}" if only else ""
@@ -101,6 +96,15 @@ def matches(path: str, only: Only) -> bool:
     patterns = [only] if isinstance(only, str) else only
     plain = path.replace("_orig_mod.", "").removeprefix("_orig_mod")
     return patterns is None or any(fnmatchcase(plain, pattern) for pattern in patterns)
+
+
+def distinct(blocks: Sequence[Block]) -> list[Block]:
+    """One of each where layers share all of their weights, which count once."""
+    found = {
+        tuple((id(weight.parameter), weight.rows) for weight in block.weights.values()): block
+        for block in reversed(blocks)
+    }
+    return list(found.values())[::-1]
 
 
 def chosen_blocks(model: nn.Module, only: Only, blocks: Sequence[Block] | None) -> list[Block]:
@@ -177,9 +181,12 @@ def _torch_attention(
         parts = fused(_name(inner, names), inner, sizes, bias=module.in_proj_bias)
         yield from zip(roles, parts, strict=True)
     else:
-        for role, name in zip(roles, ("q", "k", "v"), strict=True):
+        width = module.embed_dim
+        for i, (role, name) in enumerate(zip(roles, ("q", "k", "v"), strict=True)):
             parameter: Any = getattr(module, f"{name}_proj_weight")
-            yield role, Weight(_name(parameter, names), parameter)
+            own = (i * width, (i + 1) * width)
+            bias = module.in_proj_bias
+            yield role, Weight(_name(parameter, names), parameter, bias=bias, bias_rows=own)
     outer: Any = module.out_proj.weight
     yield "output", Weight(_name(outer, names), outer)
 

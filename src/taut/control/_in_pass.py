@@ -27,7 +27,11 @@ class _Begin:
         return _nothing
 
     def __reduce__(self) -> Any:
-        return "_nothing"
+        return _inert, ()
+
+
+def _inert() -> Any:
+    return _nothing
 
 
 def _nothing(*_: Any) -> None:
@@ -38,7 +42,8 @@ class InPass:
     """Base of penalties with a term for every attention of the last pass.
 
     Draws are decided by a seed and the number of the pass, so that a checkpoint of a model computes
-    the same anew; :meth:`state_dict` keeps that number, for a training that goes on later.
+    the same anew, if the backward pass comes before the next pass; :meth:`state_dict` keeps that
+    number, for a training that goes on later.
     """
 
     in_loss = True  # whether there is something to add to the loss
@@ -61,7 +66,8 @@ class InPass:
         self._handles = [Watch(chosen, self._note, torch.is_grad_enabled), begin]
 
     def _begin(self) -> None:
-        if torch.is_grad_enabled():  # tests in between change neither terms nor draws
+        # Neither tests in between nor checkpoints that compute anew change terms and draws.
+        if torch.is_grad_enabled() and first_time():
             self._terms.clear()
             self._passes += 1
 

@@ -12,7 +12,7 @@ from torch import nn
 from taut._lipschitz import local_lipschitz
 from taut.control._find import Block, Only, chosen_blocks
 from taut.control._in_pass import InPass
-from taut.control._seen import Products, Scores
+from taut.control._seen import Products, Scores, first_time
 
 
 class LocalConstant(InPass):
@@ -76,9 +76,16 @@ class LocalConstant(InPass):
         self._listen(self._blocks)
         return self
 
+    def _begin(self) -> None:
+        if torch.is_grad_enabled() and first_time():
+            self._constants.clear()
+        super()._begin()
+
     def _term(self, seen: Products | Scores, seed: int) -> torch.Tensor:
         constants: torch.Tensor = local_lipschitz(self._drawn_rows(seen, seed)).value
-        self._constants[seen.path] = constants.detach()
+        if first_time():
+            known = self._constants.get(seen.path, constants.new_zeros(0))
+            self._constants[seen.path] = torch.cat([known, constants.detach().flatten()])
         return (constants - self.limit).clamp(min=0.0).square().mean()
 
     def _drawn_rows(self, seen: Products | Scores, seed: int) -> torch.Tensor:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from taut._checks import whole_number
 from taut.control._affinity import affinity_penalty
 from taut.control._attach import Attached, check
-from taut.control._find import Block, Only, chosen_blocks
+from taut.control._find import Block, Only, chosen_blocks, distinct
 from taut.control._gram import Gram, exactly, factors, gram
 from taut.control._in_pass import InPass
 from taut.control._seen import Products, Scores
@@ -92,7 +93,7 @@ class Orthogonality(InPass):
         return found
 
     def _group(self, weights: list[tuple[Weight, bool]]) -> torch.Tensor:
-        matrices = _matrices(weights)
+        matrices = _matrices(weights, self.join)
         value: torch.Tensor = Gram.apply(*matrices)  # type: ignore[no-untyped-call]
         if self.join == "beside" and len(matrices) > 1:  # the larger Gram matrix of the two
             value = value + sum(map(len, matrices)) - matrices[0].shape[1]
@@ -101,7 +102,7 @@ class Orthogonality(InPass):
     def _groups(self, kind: str) -> dict[str, list[tuple[Weight, bool]]]:
         """Matrices that stand below each other, by name; True where they are transposed for it."""
         found: dict[str, list[tuple[Weight, bool]]] = {}
-        for block in self.blocks:
+        for block in distinct(self.blocks):
             if block.kind != kind:
                 continue
             if kind == "attention" and self.join != "each":
@@ -121,8 +122,21 @@ class Orthogonality(InPass):
         :meth:`penalty`. Returns a handle with ``remove()``.
         """
         check(optimizer, self.parameters())
-        handle = optimizer.register_step_pre_hook(lambda *_: self.add_gradients())
-        return Attached(handle, self._attached)
+        return Attached(optimizer.register_step_pre_hook(self._before_step), self._attached)
+
+    def _before_step(self, _: Any, args: Any, kwargs: Any) -> Any:
+        """Gradients come before the step, or out of a closure that computes them in it."""
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self.add_gradients()
+            return None
+
+        def computed() -> Any:
+            loss = closure()
+            self.add_gradients()
+            return loss
+
+        return args[:1], {**kwargs, "closure": computed}
 
     def parameters(self) -> list[nn.Parameter]:
         """Those of the constrained maps."""
@@ -133,7 +147,7 @@ class Orthogonality(InPass):
         """Add the gradients of the weights' part to those that the parameters have."""
         for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
             for weights in self._groups(kind).values() if part in self.parts else ():
-                matrices = _matrices(weights)
+                matrices = _matrices(weights, self.join)
                 with exactly(matrices):
                     _, rest = gram(matrices)
                     for (weight, turn), matrix in zip(weights, matrices, strict=True):
@@ -147,7 +161,7 @@ class Orthogonality(InPass):
         found = []
         for part, kind in (("LA", "attention"), ("LF", "feed-forward")):
             for name, weights in self._groups(kind).items() if part in self.parts else ():
-                joined = torch.cat([m.double() for m in _matrices(weights)])
+                joined = torch.cat([m.double() for m in _matrices(weights, self.join)])
                 value = float(gram([joined])[0])
                 sigma = float(torch.linalg.matrix_norm(joined, 2))
                 found.append(Verified(name, value, sigma, math.sqrt(1 + math.sqrt(value))))
@@ -160,8 +174,15 @@ class Orthogonality(InPass):
         return "\n".join(lines)
 
 
-def _matrices(weights: list[tuple[Weight, bool]]) -> list[torch.Tensor]:
-    return [w.matrix().mT if turn else w.matrix() for w, turn in weights]
+def _matrices(weights: list[tuple[Weight, bool]], join: str) -> list[torch.Tensor]:
+    """The matrices of a group, as they stand below each other; half precision would overflow."""
+    found = [w.matrix().mT if turn else w.matrix() for w, turn in weights]
+    if len({matrix.shape[1] for matrix in found}) > 1:
+        names = ", ".join(str(weight) for weight, _ in weights)
+        raise ValueError(
+            f"maps of different widths cannot be joined ({join}): {names}; join='each'"
+        )
+    return [m.float() if m.dtype in (torch.float16, torch.bfloat16) else m for m in found]
 
 
 def constrain(
@@ -213,6 +234,9 @@ def constrain(
     >>> sorted(constraint.values())
     ['AM', 'LA', 'LF']
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    probes = whole_number(probes, name="probes", least=0)
     parts = PRESETS.get(preset, (preset,)) if isinstance(preset, str) else tuple(preset)
     if not parts or not set(parts) <= set(PARTS):
         known = ", ".join([*PRESETS, *PARTS])

@@ -5,18 +5,18 @@ They change the weights and nothing else, so that a model is saved and loaded as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from taut._checks import real_number
 from taut.control._after_step import AfterStep
-from taut.control._find import ROLES, Block, Only, chosen_blocks
-from taut.control._weights import Weight
+from taut.control._find import ROLES, Block, Only, chosen_blocks, distinct
 
 _HALF = (torch.float16, torch.bfloat16)
+SMALLEST = 1e-30  # cap; single precision ends soon after
 MARGIN = 4e-6  # singular values stay below the limit by this share, so that rounding cannot pass it
 
 
@@ -71,8 +71,8 @@ class Projection(AfterStep):
         only: Only = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
-        if cap is not None and not 0 < cap < math.inf:
-            raise ValueError(f"cap must be a number above 0, got {cap!r}")
+        if cap is not None and not SMALLEST <= real_number(cap, name="cap") <= 1 / SMALLEST:
+            raise ValueError(f"cap must be between {SMALLEST:g} and {1 / SMALLEST:g}, got {cap!r}")
         roles = [roles] if isinstance(roles, str) else roles
         if roles is not None and not set(roles) <= set(ROLES):
             raise ValueError(f"roles must be some of {', '.join(ROLES)}, got {list(roles)}")
@@ -81,7 +81,7 @@ class Projection(AfterStep):
         chosen = chosen_blocks(model, only, blocks)
         self._weights = [
             (block, role, weight)
-            for block in chosen
+            for block in distinct(chosen)
             for role, weight in block.weights.items()
             if roles is None or role in roles
         ]
@@ -97,10 +97,13 @@ class Projection(AfterStep):
     @torch.no_grad()
     def apply(self) -> Projection:
         """Bring the weights back now."""
+        for _, _, weight in self._weights:  # all, before anything is changed
+            if not bool(torch.isfinite(weight.matrix()).all()):
+                raise ValueError(f"{weight} holds NaN or infinite numbers and cannot be projected")
         for block, role, weight in self._weights:
             matrix = weight.matrix().detach()
             parts = list(self._parts(block, role, matrix))
-            done = [self._project(part, weight) for part in parts]
+            done = [self._project(part) for part in parts]
             if any(new is not old for new, old in zip(done, parts, strict=True)):
                 weight.replace(torch.cat(done, dim=1 if role == "output" else 0))
         return self
@@ -140,9 +143,7 @@ class Projection(AfterStep):
         width = block.weights["output"].matrix().shape[1] // block.heads
         yield from matrix.split(width, dim=side)  # type: ignore[no-untyped-call]
 
-    def _project(self, matrix: torch.Tensor, weight: Weight) -> torch.Tensor:
-        if not bool(torch.isfinite(matrix).all()):
-            raise ValueError(f"{weight} holds NaN or infinite numbers and cannot be projected")
+    def _project(self, matrix: torch.Tensor) -> torch.Tensor:
         if self.cap is None:
             return orthogonal(matrix)
         return capped(matrix, self.cap)
@@ -156,7 +157,7 @@ def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def capped(matrix: torch.Tensor, cap: float) -> torch.Tensor:
-    """The nearest matrix whose singular values do not exceed the limit; itself if none does."""
+    """The nearest matrix whose singular values do not exceed the limit, short of a small margin."""
     if _at_most(matrix, cap):
         return matrix
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.mT

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from taut.audit._reduce import HIDDEN
 from taut.control._after_step import AfterStep
+from taut.control._cosine import CosineAttention
 from taut.control._find import Block, Only, chosen_blocks
 from taut.control._seen import Products, Scores
 from taut.control._watch import Watch
 
-_TIGHT = ("q_norm", "k_norm", "query_norm", "key_norm")
+_NORMS = re.compile(r"(q|k|query|key)_?(layer_?|rms_?)?(norm|ln)")
+
+
+def _implementation(module: nn.Module) -> str:
+    return str(getattr(getattr(module, "config", None), "_attn_implementation", ""))
 
 
 class Clipped(NamedTuple):
@@ -33,7 +40,7 @@ class QKClip(AfterStep):
     noted for every head. After a step the query and key maps of a head above the limit are
     multiplied with the root of limit/largest each; where heads share their keys, the query map
     alone, with all of it. Heads whose scores are all below the limit, negative ones too, are left
-    alone.
+    alone. Where a model writes its scores out, what biases add to them counts as well.
 
     Parameters
     ----------
@@ -77,7 +84,10 @@ class QKClip(AfterStep):
         if not self._blocks:
             raise ValueError("no attention with query and key maps of its own was found")
         for path in self._blocks:
-            normed = [name for name in _TIGHT if hasattr(modules[path], name)]
+            module = modules[path]
+            normed = [name for name, _ in module.named_children() if _NORMS.fullmatch(name)]
+            if isinstance(module, CosineAttention) or _implementation(module) == "taut-cosine":
+                normed = ["cosine attention"]
             if normed:
                 raise ValueError(f"{path} normalises queries and keys ({', '.join(normed)})")
         self._largest: dict[str, torch.Tensor] = {}
@@ -87,7 +97,8 @@ class QKClip(AfterStep):
     @torch.no_grad()
     def _note(self, seen: Products | Scores) -> None:
         if isinstance(seen, Scores):
-            most = seen.scores.amax(dim=(0, 2, 3))
+            shown = seen.scores.masked_fill(seen.scores < HIDDEN, -torch.inf)
+            most = shown.amax(dim=(0, 2, 3))
         else:
             heads = zip(seen.query.unbind(1), seen.key.unbind(1), strict=True)
             most = torch.stack([(q @ k.mT).mul_(seen.factor).amax() for q, k in heads])
@@ -97,9 +108,9 @@ class QKClip(AfterStep):
     @torch.no_grad()
     def apply(self) -> QKClip:
         """Scale the maps of heads that passed the limit since the last time."""
-        for path, largest in self._largest.items():
+        for path, largest in self._shared().items():
             block = self._blocks[path]
-            if not bool(torch.isfinite(largest).all()):
+            if not bool((largest < torch.inf).all()):  # nor NaN; a head that saw nothing has -inf
                 raise ValueError(f"scores of {path} are NaN or infinite")
             share = torch.where(
                 largest > self.limit, self.limit / largest, torch.ones_like(largest)
@@ -114,6 +125,16 @@ class QKClip(AfterStep):
                 weight.scale_rows(rows)
         self._largest.clear()
         return self
+
+    def _shared(self) -> dict[str, torch.Tensor]:
+        """The largest scores; layers that share their maps count as one, and are scaled once."""
+        found: dict[tuple[int, ...], tuple[str, torch.Tensor]] = {}
+        for path, largest in self._largest.items():
+            block = self._blocks[path]
+            key = tuple(id(block.weights[role].parameter) for role in ("query", "key"))
+            first, known = found.get(key, (path, largest))
+            found[key] = first, torch.maximum(known, largest)
+        return dict(found.values())
 
     def verify(self) -> list[Clipped]:
         """The largest scores of all heads in the passes since the last step, against the limit."""

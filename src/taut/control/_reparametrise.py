@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 
 from taut.control._find import Block, Only, chosen_blocks
 from taut.control._projection import Sigma
+from taut.control._seen import first_time
 
 
 class _Divided(nn.Module):
@@ -19,7 +20,7 @@ class _Divided(nn.Module):
     def __init__(self, weight: torch.Tensor) -> None:
         super().__init__()
         left, values, right = torch.linalg.svd(weight.detach().double(), full_matrices=False)
-        self.gain = nn.Parameter(values[0].to(weight.dtype))
+        self.gain = nn.Parameter(values[0].to(weight.dtype), requires_grad=weight.requires_grad)
         self.left: torch.Tensor
         self.right: torch.Tensor
         self.register_buffer("left", left[:, 0].to(weight.dtype))
@@ -27,7 +28,8 @@ class _Divided(nn.Module):
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
         """The weight that the model computes with."""
-        if self.training and torch.is_grad_enabled():
+        # A checkpoint that computes anew must find what the pass found.
+        if self.training and torch.is_grad_enabled() and first_time():
             with torch.no_grad():
                 left = weight @ self.right
                 self.left.copy_(left / left.norm())
@@ -48,6 +50,8 @@ class SigmaReparametrisation:
     Every matrix W becomes gain·W/σ(W). The model computes the same as before at first. σ is
     followed by power iteration, so that the true largest singular value may exceed the gain a
     little while weights move: ``verify()`` tells by how much. :meth:`bake` leaves plain weights.
+    Until then the gains are parameters of the model: make the optimiser after them, and bake before
+    ``save_pretrained``. Frozen weights get gains that are frozen.
 
     Parameters
     ----------
@@ -83,6 +87,7 @@ class SigmaReparametrisation:
         self.model = model
         found = chosen_blocks(model, only, blocks)
         names = dict.fromkeys(weight.name for block in found for weight in block.weights.values())
+        self._orders: dict[nn.Module, list[str]] = {}
         self._places = [(model.get_submodule(n.rpartition(".")[0]), n) for n in names]
         self.apply()
 
@@ -94,6 +99,9 @@ class SigmaReparametrisation:
                 weight = getattr(module, attribute)
                 if not bool(torch.isfinite(weight).all()):
                     raise ValueError(f"{name} holds NaN or infinite numbers")
+                if not bool(weight.any()):
+                    raise ValueError(f"{name} is zero and cannot be divided by its norm")
+                self._orders.setdefault(module, list(module._parameters))
                 parametrize.register_parametrization(module, attribute, _Divided(weight))
         return self
 
@@ -123,11 +131,17 @@ class SigmaReparametrisation:
             attribute = name.rpartition(".")[2]
             if parametrize.is_parametrized(module, attribute):
                 parametrize.remove_parametrizations(module, attribute, leave_parametrized=True)
+        for module, order in self._orders.items():  # as they were: optimisers go by the order
+            for name in order:
+                module._parameters[name] = module._parameters.pop(name)
+        self._orders.clear()
         return self.model
 
     def _inner(self) -> list[tuple[str, Any]]:
         found = []
         for module, name in self._places:
-            held: Any = module.parametrizations
+            held: Any = getattr(module, "parametrizations", None)
+            if held is None:
+                raise RuntimeError("the gains were baked into the weights: there are none any more")
             found.append((name, held[name.rpartition(".")[2]][0]))
         return found

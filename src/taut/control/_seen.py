@@ -27,6 +27,7 @@ class Products(NamedTuple):
     bias: torch.Tensor | None  # added to the scores
     factor: float
     causal: bool
+    own: bool = True  # whether a sequence attends to itself
 
 
 class Scores(NamedTuple):
@@ -35,17 +36,18 @@ class Scores(NamedTuple):
     path: str
     scores: torch.Tensor
     weights: torch.Tensor
+    own: bool = True  # whether a sequence attends to itself
 
 
 Note = Callable[[Products | Scores], None]
 
 
 class Noticed(TorchFunctionMode):
-    """While it is on, every attention of a module with this path and so many heads is handed on."""
+    """While it is on, every attention of a module with so many heads is handed on, without path."""
 
-    def __init__(self, path: str, heads: int, note: Note) -> None:
+    def __init__(self, heads: int, own: bool, note: Note) -> None:
         super().__init__()
-        self.path, self.heads, self.note = path, heads, note
+        self.heads, self.own, self.note = heads, own, note
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -59,7 +61,7 @@ class Noticed(TorchFunctionMode):
         if function is functional.scaled_dot_product_attention:
             self._products(*args, **kwargs)
         elif function in _SOFTMAX and result.ndim >= 3:
-            self._scores(args[0], result)
+            self._scores(args[0] if args else kwargs["input"], result)
         return result
 
     @contextmanager
@@ -73,7 +75,7 @@ class Noticed(TorchFunctionMode):
 
         def weighed(*args: Any, **kwargs: Any) -> Any:
             result = softmax(*args, **kwargs)
-            self._scores(args[0], result)
+            self._scores(args[0] if args else kwargs["input"], result)
             return result
 
         functional.scaled_dot_product_attention, functional.softmax = seen, weighed
@@ -99,12 +101,12 @@ class Noticed(TorchFunctionMode):
                 k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
             factor = q.shape[-1] ** -0.5 if scale is None else scale
             bias = None if attn_mask is None else self._bias(attn_mask, q)
-            self.note(Products(self.path, q, k, bias, factor, is_causal))
+            self.note(Products("", q, k, bias, factor, is_causal, self.own))
 
     def _scores(self, scores: torch.Tensor, weights: torch.Tensor) -> None:
         with torch.autocast(scores.device.type, enabled=False):
-            both = (self._split(_wide(t)) for t in (scores, weights))
-            self.note(Scores(self.path, *both))
+            scores, weights = (self._split(_wide(t)) for t in (scores, weights))
+            self.note(Scores("", scores, weights, self.own))
 
     def _split(self, tensor: torch.Tensor) -> torch.Tensor:
         """(samples, heads, ...), where samples and heads may have been joined."""

@@ -70,6 +70,7 @@ class SoftCap:
         self._parts = _hugging_face(model)
         kept = [getattr(part.config, "taut_soft_cap", None) for part in self._parts]
         known = [number for number in kept if number is not None]
+        known += [m.limit for m in model.modules() if isinstance(m, CappedAttention)]
         if limit is None:
             limit = known[0] if known else 50.0
         self.limit = positive(limit, name="limit")
@@ -84,6 +85,8 @@ class SoftCap:
                 "no attention to cap: neither nn.MultiheadAttention nor a model of transformers "
                 f"is in this {type(self.model).__name__}"
             )
+        for part in self._parts:
+            _check(part)
         for part in self._parts:
             _set(part, self.limit)
         put(self.model, made)
@@ -145,13 +148,11 @@ def _hugging_face(model: nn.Module) -> list[Any]:
     return found
 
 
-def _set(model: Any, limit: float) -> None:
-    """Change the attention function of a model of transformers."""
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-    from transformers.masking_utils import eager_mask
+def _check(model: Any) -> None:
+    """Refuse models of transformers that cannot be capped, before any is changed."""
+    from transformers import PreTrainedModel
 
-    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
-    for part in parts:
+    for part in (part for part in model.modules() if isinstance(part, PreTrainedModel)):
         if not part._can_set_attn_implementation():
             raise ValueError(
                 f"{type(part).__name__} computes attention by itself, not through the "
@@ -166,11 +167,23 @@ def _set(model: Any, limit: float) -> None:
                 f"{type(part).__name__} caps its scores itself, at {own:g}: set "
                 "config.attn_logit_softcapping"
             )
+    if any(hasattr(module, "sinks") for module in model.modules()):
+        raise ValueError(f"{type(model).__name__} has attention sinks: it cannot be capped")
+
+
+def _set(model: Any, limit: float) -> None:
+    """Change the attention function of a model of transformers."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
     AttentionInterface.register(CAP, _attention)
     AttentionMaskInterface.register(CAP, eager_mask)
     model.set_attn_implementation(CAP)
-    for part in parts:
-        part.config.taut_soft_cap = limit
+    for module in model.modules():  # parts of a model may have configurations of their own
+        config: Any = getattr(module, "config", None)
+        if hasattr(config, "_attn_implementation"):
+            config._attn_implementation = CAP
+            config.taut_soft_cap = limit
 
 
 def _attention(

@@ -156,6 +156,8 @@ def _converted(
     """The layer with the parameters of torch's themselves, where it has the same."""
     if not module._qkv_same_embed_dim or module.bias_k is not None or module.add_zero_attn:
         raise ValueError(f"{name} has kdim, vdim, add_bias_kv or add_zero_attn: not supported")
+    if "forward" in vars(module):
+        raise ValueError(f"{name} is watched by a constraint or a monitor: swap or cap it before")
     weight = module.in_proj_weight
     layer = make(
         module.embed_dim,

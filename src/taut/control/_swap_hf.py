@@ -95,12 +95,15 @@ def _swap(model: Any, prefix: str, kind: str, settings: dict[str, dict[str, Any]
     implementation = f"taut-{kind}"
     AttentionInterface.register(implementation, _cosine if kind == "cosine" else _l2)
     AttentionMaskInterface.register(implementation, sdpa_mask)
+    before = model.config._attn_implementation
     model.set_attn_implementation(implementation)
+    for place in settings:
+        if model.get_submodule(place).config._attn_implementation != implementation:
+            model.set_attn_implementation(before)
+            raise ValueError(f"transformers cannot change the attention of {place}")
     swapped = []
     for place, options in settings.items():
         module = model.get_submodule(place)
-        if module.config._attn_implementation != implementation:
-            raise RuntimeError(f"transformers did not change the attention of {place}")
         module.config.taut_attention = options
         name = f"{prefix}.{place}" if prefix else place
         swapped.append(Swapped(name, module, partial(_bound, model, place)))

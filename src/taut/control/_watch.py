@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -12,12 +13,16 @@ from torch import nn
 from taut.audit._layout import heads_of
 from taut.control._seen import Note, Noticed, Products, Scores
 
+# Names of what attention to another sequence reads from it, in forward methods.
+_OTHERS = ("encoder_hidden_states", "key_value_states", "context", "memory", "key")
+
 
 class Listener(NamedTuple):
-    """Who is told, and when."""
+    """Who is told, and when; and under which path it knows the module."""
 
     note: Note
     active: Callable[[], bool]
+    path: str
 
 
 class _Watched:
@@ -27,8 +32,8 @@ class _Watched:
     module, or one from a file, is not watched.
     """
 
-    def __init__(self, module: nn.Module, path: str) -> None:
-        self.module, self.path = module, path
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
         self.before = module.__dict__.get("forward")
         self.inner = module.forward
         self.listeners: list[Listener] = []
@@ -36,16 +41,25 @@ class _Watched:
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The module's own forward pass."""
-        told = [listener.note for listener in self.listeners if listener.active()]
+        told = [listener for listener in self.listeners if listener.active()]
         if not told:
             return self.inner(*args, **kwargs)
 
         def note(seen: Products | Scores) -> None:
-            for tell in told:
-                tell(seen)
+            for listener in told:
+                listener.note(seen._replace(path=listener.path))
 
-        with Noticed(self.path, heads_of(self.module) or 1, note):
+        with Noticed(heads_of(self.module) or 1, self._to_itself(args, kwargs), note):
             return self.inner(*args, **kwargs)
+
+    def _to_itself(self, args: Any, kwargs: Any) -> bool:
+        """Whether queries and keys are made of one sequence, by the names of the arguments."""
+        try:
+            given = signature(self.inner).bind_partial(*args, **kwargs).arguments
+        except (TypeError, ValueError):  # wrong arguments: the call itself says so
+            return True
+        first = next(iter(given.values()), None)
+        return all(given.get(name) is None or given[name] is first for name in _OTHERS)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _own_forward(memo.get(id(self.module), self.module))
@@ -64,12 +78,13 @@ class Watch:
     def __init__(
         self, modules: Mapping[str, nn.Module], note: Note, active: Callable[[], bool]
     ) -> None:
-        self._listener, self._modules = Listener(note, active), dict(modules)
-        for path, module in modules.items():
+        self._listeners = {id(m): Listener(note, active, path) for path, m in modules.items()}
+        self._modules = dict(modules)
+        for module in modules.values():
             watched = module.__dict__.get("forward")
             if not isinstance(watched, _Watched):
-                watched = module.forward = _Watched(module, path)
-            watched.listeners.append(self._listener)
+                watched = module.forward = _Watched(module)
+            watched.listeners.append(self._listeners[id(module)])
 
     def remove(self) -> None:
         """Listen no more; the last one leaves a module as it was."""
@@ -77,7 +92,8 @@ class Watch:
             watched = module.__dict__.get("forward")
             if not isinstance(watched, _Watched):
                 continue
-            watched.listeners = [x for x in watched.listeners if x is not self._listener]
+            mine = self._listeners[id(module)]
+            watched.listeners = [x for x in watched.listeners if x is not mine]
             if watched.listeners:
                 continue
             if watched.before is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import ExitStack
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from taut.audit._capture import Seen, _eager, capture
-from taut.audit._layout import arranged, heads_of
+from taut.audit._layout import arranged, batch_size, heads_of
 from taut.audit._measure import Array, Measured, measure
 from taut.control._aside import aside, copied
 from taut.control._sigma import projections
@@ -59,9 +60,9 @@ def watch(
 ) -> tuple[list[Watched], list[str]]:
     """Run the model aside on copies of the arguments: its softmaxes, and what could not be seen."""
     modules = dict(model.named_modules())
-    mask = kwargs.get("attention_mask")
-    real = mask.bool() if isinstance(mask, torch.Tensor) and mask.ndim == 2 else None
-    samples = _samples((args, kwargs))
+    given = _named(model, args, kwargs)
+    real = _real(given)
+    samples = _samples(model, given)
     found: list[Watched] = []
     missed: list[str] = []
     calls: dict[str, int] = {}
@@ -120,9 +121,26 @@ def _name(path: str, call: int, model: nn.Module) -> str:
     return name if call == 1 else f"{name} ({call})"
 
 
-def _samples(inputs: Any) -> int:
-    tensors = (t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor) and t.ndim)
-    return max(1, len(next(tensors, torch.zeros(1))))
+def _named(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments by name, also those that were given by their place."""
+    try:
+        return dict(signature(model.forward).bind_partial(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # a forward method that cannot be looked into
+        return {str(i): value for i, value in enumerate(args)} | kwargs
+
+
+def _real(given: dict[str, Any]) -> torch.Tensor | None:
+    """Which tokens are no padding, (samples, tokens), as Hugging Face and torch.nn say it."""
+    for name, inverted in (("attention_mask", False), ("src_key_padding_mask", True)):
+        mask = given.get(name)
+        if isinstance(mask, torch.Tensor) and mask.ndim == 2:
+            return ~mask.bool() if inverted else mask.bool()
+    return None
+
+
+def _samples(model: nn.Module, given: dict[str, Any]) -> int:
+    tensors = [t for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.ndim]
+    return max(1, batch_size(tensors, model)) if tensors else 1
 
 
 def _switchable(model: nn.Module) -> Iterable[nn.Module]:

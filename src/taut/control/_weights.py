@@ -17,6 +17,7 @@ class Weight(NamedTuple):
     turned: bool = False  # kept as (in, out), as GPT-2 does
     rows: tuple[int, int] | None = None  # of the matrix (out, in), where it is fused
     bias: nn.Parameter | None = None
+    bias_rows: tuple[int, int] | None = None  # where only the biases are fused
 
     def matrix(self) -> torch.Tensor:
         """The matrix (out, in), whole on every process, with its gradient."""
@@ -34,7 +35,11 @@ class Weight(NamedTuple):
             self._part(full).addmm_(left, right, alpha=scale)
             parameter.grad += like_shards(full.to(parameter.dtype), parameter)
         else:
-            self._part(parameter.grad).addmm_(left, right, alpha=scale)
+            part = self._part(parameter.grad)
+            if part.dtype == left.dtype:
+                part.addmm_(left, right, alpha=scale)
+            else:
+                part.add_((scale * (left @ right)).to(part.dtype))
 
     @torch.no_grad()
     def replace(self, matrix: torch.Tensor) -> None:
@@ -49,7 +54,8 @@ class Weight(NamedTuple):
         self.replace(self.matrix() * factors[:, None].to(self.parameter.dtype))
         if self.bias is not None:
             full = whole(self.bias).detach().clone()
-            part = full if self.rows is None else full[slice(*self.rows)]
+            rows = self.bias_rows or self.rows
+            part = full if rows is None else full[slice(*rows)]
             part.mul_(factors.to(full.dtype))
             self.bias.copy_(like_shards(full, self.bias))
 
