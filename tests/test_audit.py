@@ -118,6 +118,26 @@ def test_empirical_constants_stay_between_random_and_the_limit():
     assert free.layers[0].grid is None
 
 
+def test_how_many_rows_are_sampled():
+    """Rows by samples and layer, told apart by their length; what processes saw adds up."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.randn(5, 6, 8)
+    (one,) = audit.run(layer, [x]).layers
+    (many,) = audit.run(layer, [x], sampled=3, rows=7).layers
+    assert (one.grid.rows, many.grid.rows) == (5, 21)
+    assert many.grid.counts[2] == many.grid.counts.sum() == 21  # 6 keys: between 4 and 8
+    share = many.grid.shares[2] / 21
+    assert (share > 0).all()
+    assert (share < 1).all()
+    again = type(many.grid).from_dict(many.grid.to_dict())
+    again.merge(many.grid)
+    assert again.counts[2] == 42
+    assert again.rows == 42
+    with pytest.raises(ValueError, match="rows"):
+        audit.run(layer, [x], rows=0)
+
+
 def test_a_record_survives_the_disk(tmp_path):
     model, inputs = tiny("gpt2")
     record = audit.run(model, [inputs], name="tiny")
@@ -125,7 +145,7 @@ def test_a_record_survives_the_disk(tmp_path):
     again = audit.Record.load(tmp_path / "a.json")
     assert again.to_dict() == record.to_dict()
     assert again.heads == record.heads
-    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 2
+    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 3
     assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
     assert record.model["name"] == "tiny"
     assert len(record.model["weights"]) == 32

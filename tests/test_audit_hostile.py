@@ -276,7 +276,7 @@ def test_another_tokenizer_is_another_record(tmp_path):
 
 
 def test_incomplete_records_say_so(tmp_path):
-    (tmp_path / "a.json").write_text('{"taut_audit": 2}')
+    (tmp_path / "a.json").write_text('{"taut_audit": 3}')
     with pytest.raises(ValueError, match="no whole record"):
         audit.Record.load(tmp_path / "a.json")
 

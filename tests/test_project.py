@@ -50,6 +50,7 @@ LAYERS = (
     "torch",
     "audit",
     "control",
+    "reproduce",
     "__init__",
     "cli",
     "__main__",
@@ -97,9 +98,9 @@ def test_all_is_what_is_public():
     assert sorted(taut.__all__) == taut.__all__
     public = {name for name in vars(taut) if not name.startswith("_")} - {"Any", "TYPE_CHECKING"}
     # Submodules show once somebody has imported them.
-    assert (public - {"cli"}) | {"attention", "audit", "control", "games", "torch"} == set(
-        taut.__all__
-    ) - {"__version__"}
+    assert (public - {"cli"}) | {
+        "attention", "audit", "control", "games", "reproduce", "torch",
+    } == set(taut.__all__) - {"__version__"}  # fmt: skip
     for name in taut.__all__:
         assert getattr(taut, name).__doc__
 

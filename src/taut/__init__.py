@@ -23,7 +23,7 @@ from taut._steps import (
 )
 
 if TYPE_CHECKING:
-    from taut import attention, audit, control, games, torch
+    from taut import attention, audit, control, games, reproduce, torch
 
 __version__ = "0.1.0"
 
@@ -55,6 +55,7 @@ __all__ = [
     "lp",
     "probability_intervals",
     "regularity",
+    "reproduce",
     "softmax",
     "softmin",
     "step_bound",
@@ -69,7 +70,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import these packages on first use: not everybody needs them."""
-    if name not in ("attention", "audit", "control", "games", "torch"):
+    if name not in ("attention", "audit", "control", "games", "reproduce", "torch"):
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 

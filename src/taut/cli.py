@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -336,6 +337,55 @@ def env() -> None:
             typer.echo(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             typer.echo(f"{name} is not installed")
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[
+        str | None,
+        typer.Argument(help="Its name, or all; a list of them if not given.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes for all.")] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="For figures: folder, Hub id or file, instead of the paper's models."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="For figures: as for taut audit, instead of the paper's data sets."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Images, prompts or states at most; the paper's if not given."),
+    ] = None,
+    p: Annotated[str, typer.Option(help="Exponents of norms.")] = "1,2,4,8,inf",
+    epsilons: Annotated[str, typer.Option(help="Step sizes.")] = "1e-3,1e-2,1e-1,1,10",
+    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    output_dir: Annotated[Path, typer.Option(help="Folder of records, pages and figures.")] = Path(
+        "taut-reproduce"
+    ),
+) -> None:
+    """Run the experiments of "Softmax is 1/2-Lipschitz", the paper's numbers beside one's own.
+
+    Writes a JSON record, a Markdown page and a figure (SVG and PNG). Long runs go on from where
+    they were stopped. The exit code is 0, 1 if one of all could not be run, and 2 if the input is
+    wrong.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with _said("reproduce"):
+        from taut.reproduce import Options
+        from taut.reproduce._command import listed
+        from taut.reproduce._command import reproduce as run
+
+        if experiment is None:
+            listed()
+            return
+        options = Options(
+            quick, seed, tuple(_numbers(p, "p")), tuple(_numbers(epsilons, "epsilons")),
+            tuple(model or ()), tuple(data or ()), limit, output_dir,
+        )  # fmt: skip
+        complete = run(experiment, options, shlex.join(["taut", *sys.argv[1:]]))
+    raise typer.Exit(0 if complete else 1)
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from taut.audit._batches import Batch, batches
 from taut.audit._data import Samples, read_samples
 from taut.audit._embedded import embedded_data, embedded_models
+from taut.audit._grid import ROWS, SAMPLES
 from taut.audit._model import describe
 from taut.audit._processes import Processes, processes
 from taut.audit._record import Record
@@ -47,6 +48,8 @@ class Options(NamedTuple):
     as_json: bool
     show: int
     trust_remote_code: bool
+    sampled: int = SAMPLES
+    rows: int = ROWS
 
 
 def run(name: str | None, options: Options) -> bool:
@@ -73,7 +76,18 @@ def run(name: str | None, options: Options) -> bool:
 
 
 def _audit(place: str, label: str, samples: Samples, options: Options) -> Path | None:
-    """Audit one model; the file of the record if all of the data was seen."""
+    """Audit one model and show it; the file of the record if all of the data was seen."""
+    record, file = audited(place, label, samples, options)
+    if record is None:
+        return file  # the first process shows the result
+    _say(record, file, options)
+    return file if record.complete else None
+
+
+def audited(
+    place: str, label: str, samples: Samples, options: Options
+) -> tuple[Record | None, Path]:
+    """Audit one model, or go on with it; its record (in the first process), and where that is."""
     with processes() as here:
         model = load(
             place,
@@ -86,27 +100,23 @@ def _audit(place: str, label: str, samples: Samples, options: Options) -> Path |
         file = _file(record, options)
         own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
         if file.exists() and (known := Record.load(file)).complete:
-            if here.rank == 0:
-                _say(known, file, options)
-            return file
+            return known if here.rank == 0 else None, file
         if own.exists():
             record = Record.load(own)  # the same command has been here
         auditor = Auditor(
             model, record, norms=options.norms, epsilons=options.epsilons, seed=options.seed,
-            threshold=options.threshold, logits=options.logits,
+            threshold=options.threshold, logits=options.logits, sampled=options.sampled,
+            rows=options.rows,
         )  # fmt: skip
         with _kept(record, own, len(samples.items)):
             _work(auditor, samples, place, options, own, here)
         whole = here.together(record)
-    if whole is None:
-        return file  # the first process shows the result
-    if own != file:
+    if whole is not None and own != file:
         whole.save(file)
         if whole.complete:
             for part in file.parent.glob(f"{file.stem}.*-of-{here.world}.json"):
                 part.unlink()
-    _say(whole, file, options)
-    return file if whole.complete else None
+    return whole, file
 
 
 def _say(record: Record, file: Path, options: Options) -> None:
@@ -160,6 +170,7 @@ def _fresh(model: dict[str, Any], samples: Samples, options: Options) -> Record:
         "threshold": options.threshold,
         "logits": options.logits,
         "seed": options.seed,
+        "sampled": [options.sampled, options.rows],
     }
     return Record(model, samples.description, settings)
 

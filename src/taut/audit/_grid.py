@@ -19,25 +19,28 @@ from taut.audit._layout import Rows
 from taut.audit._reduce import HIDDEN
 
 Array = np.ndarray[Any, np.dtype[Any]]
-SAMPLES = 64  # one row of each layer is taken from each of the first samples
+SAMPLES, ROWS = 64, 1  # so many rows of each layer are taken from each of the first samples
 EPSILONS = (1e-3, 1e-2, 1e-1, 1.0)
-_ARRAYS = ("random", "worst", "lower", "upper")
+_ARRAYS, _SUMS = ("random", "worst", "lower", "upper"), ("counts", "shares")
+LENGTHS = 20  # powers of 2 by which rows are told apart by their length
 NORMS = (1.0, 2.0, 4.0, math.inf)
 
 
-def pick(rows: Rows, kept: Array, samples: Array, layer: int, seed: int) -> list[Array]:
-    """One row of every sample: its scores that are not hidden."""
+def pick(
+    rows: Rows, kept: Array, samples: Array, layer: int, seed: int, *, first: int, count: int
+) -> list[Array]:
+    """Some rows of each of the first samples: their scores that are not hidden."""
     found = []
     for index, sample in enumerate(samples):
-        if sample >= SAMPLES or not kept[index].any():
+        if sample >= first or not kept[index].any():
             continue
         source = np.random.default_rng((seed, layer, int(sample), index % rows.windows))
         heads, queries = np.nonzero(kept[index])
-        place = source.integers(len(heads))
-        row = rows.scores[index, heads[place], queries[place]].detach().double().cpu().numpy()
-        row = row[row > HIDDEN]
-        if len(row) > 1:
-            found.append(row)
+        for place in source.integers(len(heads), size=count):
+            row = rows.scores[index, heads[place], queries[place]].detach().double().cpu().numpy()
+            row = row[row > HIDDEN]
+            if len(row) > 1:
+                found.append(row)
     return found
 
 
@@ -48,6 +51,7 @@ class Ratios(NamedTuple):
     worst: Array
     lower: Array  # exact or certified local constants
     upper: Array
+    lengths: Array  # of the rows
 
 
 @quietly
@@ -59,7 +63,11 @@ def ratios(
     for line, row in zip(x, rows, strict=True):
         line[: len(row)] = row
     xp, shape = namespace(x), (len(rows), len(epsilons), len(norms))
-    found = Ratios(np.zeros(shape), np.zeros(shape), *np.zeros((2, len(rows), len(norms))))
+    lengths = np.array([len(row) for row in rows])
+    sides = (len(rows), len(norms))
+    found = Ratios(
+        np.zeros(shape), np.zeros(shape), np.zeros(sides), np.zeros(sides), lengths
+    )  # fmt: skip
     for j, p in enumerate(norms):
         bound = local_lipschitz(x, p=p)
         found.lower[:, j], found.upper[:, j] = bound.lower, bound.upper
@@ -81,6 +89,9 @@ class Grid:
         # Largest exact or certified local constant of the same rows, for each norm.
         self.lower, self.upper = np.zeros(shape[1]), np.zeros(shape[1])
         self.rows = 0
+        # By the number of keys, up to 2, 4, 8, ...: rows, and the sum of what a random direction
+        # reaches of what the worst one does, with the smallest step.
+        self.counts, self.shares = np.zeros(LENGTHS), np.zeros((LENGTHS, shape[1]))
 
     def take(self, found: Ratios, chosen: Array) -> None:
         """Take in the rows of this layer among those that were measured."""
@@ -88,12 +99,19 @@ class Grid:
         for name in _ARRAYS:
             most = getattr(found, name)[chosen].max(axis=0)
             setattr(self, name, np.maximum(getattr(self, name), most))
+        places = np.ceil(np.log2(np.maximum(found.lengths[chosen], 2))).astype(int) - 1
+        worst = found.worst[chosen, 0]
+        share = np.divide(found.random[chosen, 0], worst, out=np.ones_like(worst), where=worst > 0)
+        np.add.at(self.counts, np.minimum(places, LENGTHS - 1), 1)
+        np.add.at(self.shares, np.minimum(places, LENGTHS - 1), share)
 
     def merge(self, other: Grid) -> None:
         """Take in what another process has seen."""
         if (other.epsilons, other.norms) != (self.epsilons, self.norms):
             raise ValueError("cannot merge grids of other step sizes or norms")
         self.rows += other.rows
+        self.counts += other.counts
+        self.shares += other.shares
         for name in _ARRAYS:
             setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
 
@@ -103,7 +121,7 @@ class Grid:
             "epsilons": list(self.epsilons),
             "norms": ["inf" if math.isinf(p) else p for p in self.norms],
             "rows": self.rows,
-            **{name: getattr(self, name).tolist() for name in _ARRAYS},
+            **{name: getattr(self, name).tolist() for name in (*_ARRAYS, *_SUMS)},
         }
 
     @classmethod
@@ -111,6 +129,6 @@ class Grid:
         """The grid that :meth:`to_dict` wrote."""
         grid = cls(data["epsilons"], [float(p) for p in data["norms"]])
         grid.rows = int(data["rows"])
-        for name in _ARRAYS:
+        for name in (*_ARRAYS, *_SUMS):
             setattr(grid, name, np.asarray(data[name], dtype=np.float64))
         return grid

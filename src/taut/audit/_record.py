@@ -14,7 +14,7 @@ from taut.audit._files import write_whole
 from taut.audit._grid import Grid
 from taut.audit._head_state import BINS, NEAR, HeadState, series
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass

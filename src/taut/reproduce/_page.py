@@ -1,0 +1,103 @@
+"""Write a result down: a JSON record, a Markdown page, and its figure as SVG and PNG."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from taut.reproduce._result import Plot, Result, Table
+
+WIDTH, HEIGHT, COLUMNS = 300, 200, 3
+AGREES = {True: "yes", False: "**no**", None: "–"}
+
+
+def write(result: Result, folder: Path, command: str) -> list[Path]:
+    """The files of a result, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / f"{result.name}.json", folder / f"{result.name}.md"]
+    _put(files[0], result.to_json(command).encode())
+    _put(files[1], page(result, command).encode())
+    if result.plots:
+        picture = chart(result.plots)
+        for ending in (".svg", ".png"):
+            files.append(folder / f"{result.name}{ending}")
+            part = files[-1].with_suffix(f".part{ending}")
+            picture.save(str(part), **({"scale_factor": 2} if ending == ".png" else {}))
+            os.replace(part, files[-1])
+    return files
+
+
+def _put(file: Path, text: bytes) -> None:
+    part = file.with_suffix(file.suffix + ".part")
+    try:
+        part.write_bytes(text)
+        os.replace(part, file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise OSError(f"cannot write {file}: {error.strerror}") from None
+
+
+def page(result: Result, command: str) -> str:
+    """The page of a result in Markdown."""
+    lines = [f"# {result.title}", "", *result.remarks, ""]
+    if result.claims:
+        rows = [[c.statement, c.paper, c.found, AGREES[c.agrees]] for c in result.claims]
+        header = ["claim", "paper", "found here", "agrees"]
+        lines += [markdown(Table("", header, rows)), ""]
+    if result.plots:
+        titles = "; ".join(plot.title for plot in result.plots)
+        lines += [f"![{titles}]({result.name}.svg)", ""]
+    for table in result.tables:
+        lines += [f"## {table.title}", "", markdown(table), ""]
+    told = ", ".join(f"{name} = {value}" for name, value in result.settings.items())
+    lines += ["## How it was made", "", "```", command, "```", "", f"Settings: {told}.", ""]
+    return "\n".join(lines)
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown."""
+    lines = [table.header, ["---"] * len(table.header), *table.rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def chart(plots: Sequence[Plot]) -> Any:
+    """All plots beside each other, as an Altair chart."""
+    try:
+        import altair
+    except ImportError:
+        raise ImportError("figures need altair: pip install 'taut[plot]'") from None
+    drawn = [_draw(altair, plot) for plot in plots]
+    whole = altair.concat(*drawn, columns=COLUMNS).resolve_scale(color="independent")
+    return whole.configure(font="sans-serif").configure_legend(labelLimit=400)
+
+
+def _draw(altair: Any, plot: Plot) -> Any:
+    rows = [
+        {"x": x, "y": y, "curve": curve.name, "kind": "bound" if curve.dashed else "found"}
+        for curve in plot.curves
+        for x, y in zip(curve.x, curve.y, strict=True)
+        if not plot.log_y or y > 0
+    ]
+    names = [curve.name for curve in plot.curves]
+    scale_x = altair.Scale(type="log" if plot.log_x else "linear", zero=False, nice=False)
+    scale_y = altair.Scale(type="log" if plot.log_y else "linear", zero=not plot.log_y)
+    base = altair.Chart(altair.InlineData(values=rows)).encode(
+        x=altair.X("x:Q", title=plot.x, scale=scale_x),
+        y=altair.Y("y:Q", title=plot.y, scale=scale_y),
+        color=altair.Color(
+            "curve:N", sort=names, title=None, legend=altair.Legend(orient="bottom", columns=2)
+        ),
+        strokeDash=altair.StrokeDash(
+            "kind:N",
+            legend=None,
+            scale=altair.Scale(domain=["found", "bound"], range=[[1, 0], [5, 3]]),
+        ),
+    )
+    points = base.mark_point(size=12, filled=True).transform_filter("datum.kind == 'found'")
+    return (base.mark_line() + points).properties(title=plot.title, width=WIDTH, height=HEIGHT)

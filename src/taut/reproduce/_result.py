@@ -1,0 +1,108 @@
+"""What an experiment finds: claims of the paper beside our numbers, tables and curves."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, what we found, and whether they agree; None: no comparison."""
+
+    statement: str
+    paper: str
+    found: str
+    agrees: bool | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of words and numbers under a header."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named line through points; ``dashed`` lines are bounds."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Curves that share their axes."""
+
+    title: str
+    x: str
+    y: str
+    curves: list[Curve]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass
+class Result:
+    """Everything that a run of an experiment leaves behind.
+
+    Attributes
+    ----------
+    name, title
+        Of the experiment.
+    settings
+        What it was run with.
+    claims, tables, plots
+        What came out.
+    remarks
+        Sentences for the page: what agreed, what did not, what it means.
+    """
+
+    name: str
+    title: str
+    settings: dict[str, Any]
+    claims: list[Claim] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    plots: list[Plot] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def to_json(self, command: str) -> str:
+        """The record: everything above, with the command and the versions that made it."""
+        from taut import __version__
+
+        versions = {"taut": __version__, "numpy": np.__version__}
+        versions["python"] = platform.python_version()
+        kept = {"command": command, "versions": versions, **asdict(self)}
+        return json.dumps(_plain(kept), indent=1, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Infinite numbers are written as words: JSON has none."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, (float, np.floating)) and not math.isfinite(value):
+        return str(float(value))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def exponent_name(p: float) -> str:
+    """An exponent as it is written."""
+    return "∞" if math.isinf(p) else f"{p:g}"
+
+
+def never_above(found: Sequence[float], limit: float) -> bool:
+    """Whether no number exceeds a limit; NaN does."""
+    return all(value <= limit for value in found)

@@ -1,0 +1,95 @@
+"""S1's Theorem 2: scaled cosine similarity attention, bounds and what is reached."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from taut.attention import scsa
+from taut.reproduce._options import Options
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table
+
+WIDTH, TAU, NU, EPSILON = 4, 2.0, 1.0, 0.5
+FORMS: tuple[Literal["seed", "covariance"], ...] = ("seed", "covariance")
+
+
+def theorem_2(options: Options) -> Result:
+    """The paper's bound, that from covariances, and the constant that ascent reaches."""
+    import torch
+
+    sizes = (2, 4, 8) if options.quick else (2, 4, 8, 16, 32)
+    steps = 60 if options.quick else 300
+    source = torch.Generator().manual_seed(options.seed)
+    weights = [
+        torch.randn(WIDTH, WIDTH, generator=source, dtype=torch.float64) / WIDTH**0.5
+        for _ in range(3)
+    ]
+    rows = []
+    curves = [
+        Curve("theorem 2 of the paper", [], [], dashed=True),
+        Curve("from covariances", [], [], dashed=True),
+        Curve("reached by ascent", [], []),
+        Curve("at random inputs", [], []),
+    ]
+    for n in sizes:
+        wq, wk, wv = (w.numpy() for w in weights)
+        seed_bound, bound = (
+            float(scsa(wq, wk, wv, n=n, form=form, tau=TAU, nu=NU, epsilon=EPSILON).upper)
+            for form in FORMS
+        )
+        at_random, reached = _reached(weights, n, steps, source)
+        numbers = (seed_bound, bound, reached, at_random)
+        rows.append([str(n), *(f"{number:.4g}" for number in numbers), f"{reached / bound:.3f}",
+                     f"{reached / seed_bound:.4f}"])  # fmt: skip
+        for curve, number in zip(curves, numbers, strict=True):
+            curve.x.append(float(n))
+            curve.y.append(number)
+    under = [float(row[5]) <= 1 and float(row[6]) <= 1 for row in rows]
+    return Result(
+        "theorem-2",
+        "Theorem 2: a Lipschitz bound for scaled cosine similarity attention",
+        {"width": WIDTH, "tau": TAU, "nu": NU, "epsilon": EPSILON, "steps": steps,
+         "seed": options.seed},
+        [
+            Claim("the paper's bound is never exceeded", "holds",
+                  "held" if all(under) else "exceeded", all(under)),
+            Claim("it is half of that of Qi et al. (2023)", "factor 2", "not compared", None),
+        ],
+        [Table("Bounds and constants", ["tokens", "paper", "covariances", "ascent", "random inputs",
+                                        "ascent / covariances", "ascent / paper"], rows)],
+        [Plot("l2 constant of the layer", "tokens", "constant", curves, log_x=True, log_y=True)],
+        ["The bound of the paper grows with the square of the number of tokens. The one from "
+         "covariances (theorem scsa-cov) grows with its root, holds for the same map and is proved "
+         "in the documentation. The constants are largest singular values of the derivative, at "
+         "random inputs and where gradient ascent over the inputs ended."],
+    )  # fmt: skip
+
+
+def _reached(weights: list[Any], n: int, steps: int, source: Any) -> tuple[float, float]:
+    """The norm of the derivative at random inputs, and the largest that ascent finds."""
+    import torch
+
+    def attend(x: Any) -> Any:
+        q, k, v = (
+            u * torch.rsqrt(u.square().sum(-1, keepdim=True) + EPSILON)
+            for u in (x @ w.T for w in weights)
+        )
+        return NU * torch.softmax(TAU * q @ k.T, dim=-1) @ v
+
+    def norm(x: Any) -> Any:
+        slope = torch.func.jacrev(attend)(x).reshape(n * WIDTH, n * WIDTH)
+        return torch.linalg.matrix_norm(slope, 2)
+
+    best, first = 0.0, 0.0
+    for start in range(3):
+        x = torch.randn(n, WIDTH, generator=source, dtype=torch.float64) * 10.0 ** (-start)
+        x.requires_grad_()
+        optimizer = torch.optim.Adam([x], lr=0.05)
+        for step in range(steps):
+            value = norm(x)
+            if step == 0:
+                first = max(first, float(value.detach()))
+            best = max(best, float(value.detach()))
+            optimizer.zero_grad()
+            (-value.log()).backward()
+            optimizer.step()
+    return first, best

@@ -1,0 +1,179 @@
+"""The experiments of S1 at small scale: the claims of the paper, and what a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("altair")
+
+from taut.reproduce import EXPERIMENTS, Claim, Options, Result, run
+from taut.reproduce._command import reproduce
+from taut.reproduce._page import page, write
+
+SHARED = Path(__file__).parent.parent.parent / "shared"
+QUICK = Options(quick=True)
+
+
+def agreement(result: Result) -> dict[str, bool | None]:
+    return {claim.statement: claim.agrees for claim in result.claims}
+
+
+def test_example_1_prints_the_corrected_digit():
+    printed, corrected, below = run("example-1", QUICK).claims
+    assert not printed.agrees
+    assert corrected.agrees
+    assert corrected.found == "0.4999999950444"
+    assert below.agrees
+
+
+def test_example_2_has_the_corrected_value():
+    printed, corrected, limit = run("example-2", QUICK).claims
+    assert not printed.agrees
+    assert corrected.agrees
+    assert limit.agrees
+
+
+@pytest.mark.parametrize("name", ["proposition-2", "corollary-1", "theorem-3", "theorem-2"])
+def test_theorems(name):
+    result = run(name, QUICK)
+    assert all(agrees in (True, None) for agrees in agreement(result).values()), agreement(result)
+    assert result.tables
+
+
+def test_plain_iteration_fails_below_every_certificate():
+    thresholds = run("theorem-3", QUICK).tables[0]
+    for _, fails, *certified in thresholds.rows:
+        assert all(float(fails) <= float(tau) for tau in certified)
+
+
+def test_policies():
+    pytest.importorskip("stable_baselines3")
+    pytest.importorskip("Box2D")
+    result = run("figure-4", QUICK._replace(limit=400, epsilons=(1e-3, 1e-2, 0.1)))
+    assert all(agreement(result).values()), result.claims
+    cart = next(claim for claim in result.claims if "CartPole" in claim.statement)
+    assert 1.99 < float(cart.found) <= 2.0
+
+
+def test_language_models(tmp_path):
+    """The embedded models: never above ½, and near it along worst directions."""
+    pytest.importorskip("transformers")
+    result = run("figure-3", QUICK._replace(limit=4, folder=tmp_path))
+    assert all(agreement(result).values()), result.claims
+    for row in result.tables[0].rows:
+        assert float(row[2]) <= float(row[3]) + 1e-4 <= 0.5001
+    assert max(float(row[3]) for row in result.tables[0].rows) >= 0.499
+    shares = [float(row[5]) for row in result.tables[0].rows if row[1] == "2"]
+    assert all(0.05 < share < 0.95 for share in shares)  # random directions fall short
+    again = run("figure-3", QUICK._replace(limit=4, folder=tmp_path))  # from the record
+    assert again.tables == result.tables
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared folder with images is not there")
+def test_images(tmp_path):
+    pytest.importorskip("transformers")
+    pytest.importorskip("efficientnet_lite_pytorch", reason="the classifier is not installed")
+    images = str(SHARED / "data" / "images" / "cifar100")
+    options = QUICK._replace(data=(images,), limit=3, folder=tmp_path)
+    result = run("figure-2", options._replace(models=("efficientnet-lite0",)))
+    assert all(agreement(result).values()), result.claims
+    random, local = (float(claim.found.split()[1]) for claim in result.claims)
+    assert random < 0.5 * local
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared folder with images is not there")
+def test_vision_models(tmp_path):
+    pytest.importorskip("transformers")
+    images = str(SHARED / "data" / "images" / "cifar100")
+    options = QUICK._replace(data=(images,), limit=2, folder=tmp_path)
+    model = str(SHARED / "models" / "dinov2-small")
+    result = run("figure-1", options._replace(models=(model,)))
+    assert all(agreement(result).values()), result.claims
+
+
+def test_prompts_of_hellaswag(tmp_path):
+    import bz2
+
+    from taut.reproduce._attention import read
+
+    lines = [f"context {i}\n{i % 4}\na\nb\nc\nd" for i in range(5)]
+    file = tmp_path / "hellaswag.txt.bz2"
+    file.write_bytes(bz2.compress("\n".join(lines).encode()))
+    assert read(str(file), 3).items == ["context 0", "context 1", "context 2"]
+    plain = tmp_path / "other.bz2"
+    plain.write_bytes(bz2.compress(b"one\n\ntwo"))
+    assert read(str(plain), 3).items == ["one", "two"]
+    (tmp_path / "broken.bz2").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="cannot read"):
+        read(str(tmp_path / "broken.bz2"), 3)
+
+
+def test_files(tmp_path):
+    result = run("example-2", QUICK)
+    files = write(result, tmp_path, "taut reproduce example-2")
+    assert [file.name for file in files] == [
+        f"example-2{end}" for end in (".json", ".md", ".svg", ".png")
+    ]
+    record = json.loads(files[0].read_text(encoding="utf-8"))
+    assert record["command"] == "taut reproduce example-2"
+    assert record["settings"]["norms"][-1] == "inf"
+    assert record["claims"][1]["agrees"] is True
+    assert "| ½ − δ |" in files[1].read_text(encoding="utf-8")
+    assert files[2].read_text().startswith("<svg")
+    assert files[3].read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        write(result, tmp_path / "file", "")
+
+
+def test_a_claim_that_fails_is_seen():
+    """A number above its bound, or none, is not said to agree."""
+    from taut.reproduce._result import never_above
+
+    assert not never_above([0.5, math.nan], 0.5)
+    assert not never_above([0.500001], 0.5)
+    text = page(Result("x", "X", {}, [Claim("a|b", "1", "2", False)]), "taut reproduce x")
+    assert "| a\\|b | 1 | 2 | **no** |" in text
+
+
+def test_without_models_and_data(tmp_path, monkeypatch, capsys):
+    """What cannot be had is said, and does not stop the others."""
+    with pytest.raises(ValueError, match="no experiment 'figure-9'"):
+        run("figure-9")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    missing = str(tmp_path / "none")
+    only = {name: EXPERIMENTS[name] for name in ("example-1", "figure-1")}
+    monkeypatch.setattr("taut.reproduce._command.EXPERIMENTS", only)
+    options = QUICK._replace(models=(missing,), data=("text",), folder=tmp_path)
+    assert not reproduce("all", options, "taut reproduce all")
+    said = capsys.readouterr().out
+    assert "figure-1: not run:" in said
+    assert (tmp_path / "example-1.md").exists()
+
+
+def test_the_command(tmp_path):
+    env = {**os.environ, "COLUMNS": "150"}
+
+    def taut(*words):
+        command = [sys.executable, "-m", "taut", "reproduce", *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, env=env, cwd=tmp_path, check=False
+        )
+
+    assert all(name in taut().stdout for name in EXPERIMENTS)
+    done = taut("example-1", "--p", "1,2")
+    assert done.returncode == 0, done.stderr
+    assert "0.4999999950444" in done.stdout
+    assert (tmp_path / "taut-reproduce" / "example-1.json").exists()
+    wrong = taut("nothing")
+    assert wrong.returncode == 2
+    assert "no experiment 'nothing'" in wrong.stderr
