@@ -150,10 +150,18 @@ def test_without_models_and_data(tmp_path, monkeypatch, capsys):
     with pytest.raises(ValueError, match="no experiment 'figure-9'"):
         run("figure-9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    missing = str(tmp_path / "none")
-    only = {name: EXPERIMENTS[name] for name in ("example-1", "figure-1")}
+    options = QUICK._replace(folder=tmp_path)
+    with pytest.raises(ValueError, match="no model"):
+        run("figure-1", options._replace(models=(str(tmp_path / "none"),), data=("text",)))
+    with pytest.raises(ValueError, match="one at a time"):
+        reproduce("all", options._replace(models=("a",)), "taut reproduce all")
+
+    def unreachable(options):
+        raise OSError("the Hub cannot be reached")
+
+    monkeypatch.setattr("taut.reproduce._attention.figure_1", unreachable)
+    only = {name: EXPERIMENTS[name] for name in ("figure-1", "example-1")}
     monkeypatch.setattr("taut.reproduce._command.EXPERIMENTS", only)
-    options = QUICK._replace(models=(missing,), data=("text",), folder=tmp_path)
     assert not reproduce("all", options, "taut reproduce all")
     said = capsys.readouterr().out
     assert "figure-1: not run:" in said

@@ -31,6 +31,8 @@ def reproduce(name: str, options: Options, command: str) -> bool:
     if name != "all":
         _one(name, options, command)
         return True
+    if options.models or options.data:
+        raise ValueError("figures take different models: give --model and --data to one at a time")
     missing = {}
     for each in EXPERIMENTS:
         try:
