@@ -174,7 +174,13 @@ def test_the_models_that_ship(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     names = list(embedded_models())
-    assert "embedded-plain" in names
+    assert names == ["embedded-plain", "embedded-constrained"]
+    records = [next((tmp_path / "taut-audit").glob(f"{name}-*.json")) for name in names]
+    plain, constrained = (
+        np.mean([head["mean"] for head in Record.load(file).heads]) for file in records
+    )
+    assert constrained < 0.6 * plain
+    assert "-0.1" in done.stdout  # the comparison of the two
     for name in names:
         assert f"{name}: 4 samples" in done.stdout
     assert len(list((tmp_path / "taut-audit").glob("*.html"))) == len(names)
