@@ -121,9 +121,9 @@ def cost() -> str:
     rows = []
     bare, whole = (STACK, 0), (6, WORDS)
     for (layers, words), length, ways, repeats in (
-        (whole, 64, ["LA + LF", "AM, exact"], 3),
-        (bare, 64, ["LA + LF", "LA + LF, written out", "AM, exact", "AM, written out"], 6),
-        (bare, 512, ["AM, exact", "AM, 4 probes", "AM, written out"], 4),
+        (whole, 64, ["LA + LF"], 2),
+        (bare, 64, ["LA + LF", "LA + LF, written out", "AM, exact", "AM, written out"], 4),
+        (bare, 512, ["AM, exact", "AM, 4 probes", "AM, written out"], 3),
     ):
         steps = {way: make(way, length, layers, words) for way in ["plain", *ways]}
         name = f"{layers} + {layers} layers" + (f", {words:,} words" if words else ", no words")
@@ -228,7 +228,7 @@ def peers() -> str:
 
         steps[name] = step
     rows = []
-    for name, (seconds, ratio) in ratios(steps, 4).items():
+    for name, (seconds, ratio) in ratios(steps, 2).items():
         models[name].eval()
         found = [torch.linalg.svdvals(m.weight.detach().double()) for m in _maps(models[name])]
         low, high = min(float(s[-1]) for s in found), max(float(s[0]) for s in found)

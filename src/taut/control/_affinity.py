@@ -15,7 +15,8 @@ from taut.audit._reduce import HIDDEN
 from taut.control._gram import product
 from taut.control._seen import Products, Scores
 
-AT_ONCE = 1 << 21  # weights that are formed at a time
+AT_ONCE = 1 << 20  # weights that are formed at a time
+SHORT = 128**2  # queries times keys up to which derivatives wait for the backward pass
 
 
 class Asked(NamedTuple):
@@ -57,7 +58,11 @@ def _written_out(seen: Scores) -> torch.Tensor:
 
 
 class AffinityPenalty(torch.autograd.Function):
-    """The penalty summed over samples and heads; queries and keys are (groups, tokens, width)."""
+    """The penalty summed over samples and heads; queries and keys are (groups, tokens, width).
+
+    Of long sequences the derivatives are found with the value, and kept; of short ones, which are
+    cheap, they are found in the backward pass: queries and keys are kept by the model anyway.
+    """
 
     @staticmethod
     def forward(
@@ -67,37 +72,58 @@ class AffinityPenalty(torch.autograd.Function):
         bias: torch.Tensor | None,
         asked: Asked,
     ) -> torch.Tensor:
-        """Value, and the derivatives that the backward pass only scales."""
+        """Value, and perhaps the derivatives that the backward pass only scales."""
         wanted = any(ctx.needs_input_grad[:3])
-        slopes = [torch.zeros_like(t) if wanted else t.new_zeros(0) for t in (queries, keys)]
-        steep = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
-        total = queries.new_zeros(())
-        size = max(1, AT_ONCE // (queries.shape[1] * keys.shape[1]))
-        for start in range(0, len(queries), size):
-            part = slice(start, start + size)
-            q, k = queries[part], keys[part]
-            b = None if bias is None else bias[part] if len(bias) > 1 else bias
-            weights, count = _weights(q, k, b, asked)
-            value, slope = _value(weights, asked, wanted)
-            total += value + count
-            if slope is None:
-                continue
-            # Through the softmax, in place: s∘(g − ⟨s, g⟩).
-            slope.mul_(weights)
-            slope.sub_(weights * slope.sum(dim=-1, keepdim=True))
-            if steep is not None:
-                _add_up(steep[part] if len(steep) > 1 else steep, slope)
-            slope.mul_(asked.factor)
-            slopes[0][part] = torch.bmm(slope, k)
-            slopes[1][part] = torch.bmm(slope.mT, q)
-        ctx.save_for_backward(*slopes, steep)
+        later = wanted and not asked.probes and queries.shape[1] * keys.shape[1] <= SHORT
+        steep = bias is not None and ctx.needs_input_grad[2]
+        total, slopes = _summed(queries, keys, bias, asked, wanted and not later, steep)
+        ctx.asked, ctx.later, ctx.steep = asked, later, steep
+        ctx.save_for_backward(*((queries, keys, bias) if later else slopes))
         return total
 
     @staticmethod
     def backward(ctx: Any, *given: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """What the forward pass has found, scaled."""
-        found = [None if slope is None else given[0] * slope for slope in ctx.saved_tensors]
+        """The derivatives, scaled."""
+        slopes = ctx.saved_tensors
+        if ctx.later:
+            with torch.autocast(slopes[0].device.type, enabled=False):
+                queries, keys, bias = slopes
+                _, slopes = _summed(queries, keys, bias, ctx.asked, True, ctx.steep)
+        found = [None if slope is None else given[0] * slope for slope in slopes]
         return (*found, None)
+
+
+def _summed(
+    queries: torch.Tensor,
+    keys: torch.Tensor,
+    bias: torch.Tensor | None,
+    asked: Asked,
+    wanted: bool,
+    steep: bool,
+) -> tuple[torch.Tensor, list[torch.Tensor | None]]:
+    """The value, and where wanted the derivatives for queries, keys and (steep) bias."""
+    slopes = [torch.zeros_like(t) if wanted else t.new_zeros(0) for t in (queries, keys)]
+    rise = torch.zeros_like(bias) if bias is not None and wanted and steep else None
+    total = queries.new_zeros(())
+    size = max(1, AT_ONCE // (queries.shape[1] * keys.shape[1]))
+    for start in range(0, len(queries), size):
+        part = slice(start, start + size)
+        q, k = queries[part], keys[part]
+        b = None if bias is None else bias[part] if len(bias) > 1 else bias
+        weights, count = _weights(q, k, b, asked)
+        value, slope = _value(weights, asked, wanted)
+        total += value + count
+        if slope is None:
+            continue
+        # Through the softmax, in place: s∘(g − ⟨s, g⟩).
+        slope.mul_(weights)
+        slope.sub_(weights * slope.sum(dim=-1, keepdim=True))
+        if rise is not None:
+            _add_up(rise[part] if len(rise) > 1 else rise, slope)
+        slope.mul_(asked.factor)
+        slopes[0][part] = torch.bmm(slope, k)
+        slopes[1][part] = torch.bmm(slope.mT, q)
+    return total, [*slopes, rise]
 
 
 def _add_up(into: torch.Tensor, slope: torch.Tensor) -> None:
