@@ -15,7 +15,7 @@ from taut.audit._reduce import HIDDEN
 from taut.control._gram import product
 from taut.control._seen import Products, Scores
 
-AT_ONCE = 1 << 20  # weights that are formed at a time
+AT_ONCE = 1 << 19  # weights that are formed at a time
 SHORT = 128**2  # queries times keys up to which derivatives wait for the backward pass
 
 

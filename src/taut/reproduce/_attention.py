@@ -62,7 +62,7 @@ def _records(
     for source in data:
         samples = read(source, count)
         for model in models:
-            name = Path(model).name or model
+            name = Path(model).name.removesuffix(".gguf") or model
             found[name, _short(source)] = _audited(model, name, samples, options, rows, size)
     return found
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from taut.reproduce._result import Plot, Result, Table
 
-WIDTH, HEIGHT, COLUMNS = 300, 200, 3
+WIDTH, HEIGHT, COLUMNS = 300, 200, 2
 AGREES = {True: "yes", False: "**no**", None: "–"}
 
 
@@ -74,7 +74,8 @@ def chart(plots: Sequence[Plot]) -> Any:
         raise ImportError("figures need altair: pip install 'taut[plot]'") from None
     drawn = [_draw(altair, plot) for plot in plots]
     whole = altair.concat(*drawn, columns=COLUMNS).resolve_scale(color="independent")
-    return whole.configure(font="sans-serif").configure_legend(labelLimit=400)
+    plain = whole.configure(font="sans-serif").configure_title(fontSize=11, limit=WIDTH + 60)
+    return plain.configure_legend(labelLimit=400)
 
 
 def _draw(altair: Any, plot: Plot) -> Any:
