@@ -83,7 +83,17 @@ def check_portable(backend, category, dtype):
             check(bounds, exact, row, 1.0, step=step)
 
 
-@pytest.mark.parametrize("category", oracle.CATEGORIES)
+# Compiling takes JAX half a minute for some; by day two kinds of rows are enough there.
+BY_DAY = {"masked", "one hot"}
+
+
+@pytest.mark.parametrize(
+    "category",
+    [
+        pytest.param(name, marks=() if name in BY_DAY else pytest.mark.slow)
+        for name in oracle.CATEGORIES
+    ],
+)
 def test_portable_code_in_jax_with_x64(jax, category):
     with jax.enable_x64(True):
         for row in oracle.hard_rows(category, "float64", 20, seed=101):

@@ -46,7 +46,7 @@ def run(name: str, options: Options | None = None) -> Result:
     --------
     >>> result = run("example-1")
     >>> [(claim.found, claim.agrees) for claim in result.claims][1]
-    ('0.49999999504436', True)
+    ('0.4999999950444', True)
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
