@@ -185,3 +185,20 @@ def test_the_command(tmp_path):
     wrong = taut("nothing")
     assert wrong.returncode == 2
     assert "no experiment 'nothing'" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_was_found_is_kept(name):
+    """The records and pages of the full runs; what disagrees is a misprint that is known."""
+    folder = Path(__file__).parent.parent / "docs" / "results"
+    record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    assert record["command"].startswith(f"taut reproduce {name}")
+    assert "--quick" not in record["command"]
+    wrong = [claim["statement"] for claim in record["claims"] if claim["agrees"] is False]
+    assert len(wrong) == (name in ("example-1", "example-2"))
+    text = (folder / f"{name}.md").read_text(encoding="utf-8")
+    assert record["command"] in text
+    assert f"# {record['title']}" in text
+    if record["plots"]:
+        assert (folder / f"{name}.svg").exists()
+    assert f"results/{name}.md" in (folder.parent / "reproduce.md").read_text(encoding="utf-8")

@@ -149,10 +149,11 @@ def _result(
         two = grids[0].norms.index(2.0) if 2.0 in grids[0].norms else 0
         places = [float(2 ** (b + 1)) for b in bins]
         lengths[where] = Curve(where, places, (shares[bins, two] / counts[bins]).tolist())
-    plots.append(Plot(
-        "What a random direction reaches of the worst one, l2", "keys of a row, at most",
-        "mean share", list(lengths.values()), log_x=True, log_y=True,
-    ))  # fmt: skip
+    if any(len(curve.x) > 1 for curve in lengths.values()):  # vision models have one length
+        plots.append(
+            Plot("What a random direction reaches of the worst one, l2", "keys of a row, at most",
+                 "mean share", list(lengths.values()), log_x=True, log_y=True)
+        )  # fmt: skip
     header = ["where", "p", "random, largest", "worst, largest", "local constants of these rows",
               "mean share of a row"]  # fmt: skip
     return Result(
@@ -168,6 +169,6 @@ def _result(
          "stand the exact local constants of all rows, and what the worst direction reaches on the "
          "rows that the random ones were tried on. The largest random ratio of very many rows can "
          "be close to ½, because a row of two or three keys leaves a random direction little to "
-         "miss; for a row of n keys it misses most: the last plot and column show the share of the "
+         "miss; for a row of many keys it misses most: the last column shows the share of the "
          "worst direction's ratio that a random one reaches, for the same row and step."],
     )  # fmt: skip
