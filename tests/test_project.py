@@ -23,6 +23,7 @@ SOURCE = ROOT / "src" / "taut"
 LAYERS = (
     "_array",
     "_checks",
+    "_files",
     "_rounding",
     "_matrix_norm",
     "theorems",

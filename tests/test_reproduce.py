@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -202,3 +203,22 @@ def test_what_was_found_is_kept(name):
     if record["plots"]:
         assert (folder / f"{name}.svg").exists()
     assert f"results/{name}.md" in (folder.parent / "reproduce.md").read_text(encoding="utf-8")
+
+
+def test_the_factor_of_theorem_3_holds_for_the_sums():
+    """‖J_y Aᵀ J_x A‖_p ≤ ‖A‖_p²/4 for p = 1 and ∞ at any pair of strategies, not those of a game."""
+    source = np.random.default_rng(0)
+    most = dict.fromkeys((1, math.inf), 0.0)
+    for trial in range(3000):
+        n, m = source.integers(2, 6, 2)
+        payoffs = source.standard_normal((n, m)) * 10 ** source.uniform(-1, 1, (n, 1))
+        if trial % 2:
+            payoffs = np.sign(payoffs) * (source.random((n, m)) < 0.5)
+        if not payoffs.any():
+            continue
+        x, y = (source.dirichlet(np.full(k, 0.5)) for k in (n, m))
+        jx, jy = (np.diag(s) - np.outer(s, s) for s in (x, y))
+        for p in most:
+            slope = np.linalg.norm(jy @ payoffs.T @ jx @ payoffs, p)
+            most[p] = max(most[p], 4 * slope / np.linalg.norm(payoffs, p) ** 2)
+    assert all(0.9 < share <= 1 + 1e-12 for share in most.values()), most

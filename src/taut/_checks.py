@@ -172,3 +172,8 @@ def check_logits(xp: Namespace, largest: Array, *, name: str) -> None:
         raise ValueError(
             f"{name} contains {what}; logits must be finite, or -inf for a masked entry"
         )
+
+
+def exponent_name(p: float) -> str:
+    """An exponent as it is written."""
+    return "∞" if math.isinf(p) else f"{p:g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from taut._checks import exponent_name
 from taut.audit._figures import Figure
 from taut.audit._grid import Grid
 from taut.audit._head_state import series
@@ -21,11 +22,6 @@ def curves(record: Record) -> list[Figure]:
     if grids:
         figures += [_against_steps(grids, j) for j in range(len(grids[0].norms))]
     return figures
-
-
-def exponent_name(p: float) -> str:
-    """An exponent as it is written."""
-    return "∞" if math.isinf(p) else f"{p:g}"
 
 
 def _norms(record: Record) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from taut.audit._files import write_whole
+from taut._files import write_whole
 from taut.audit._grid import Grid
 from taut.audit._head_state import BINS, NEAR, HeadState, series
 

@@ -6,9 +6,9 @@ import base64
 from html import escape
 from pathlib import Path
 
+from taut._files import write_whole
 from taut.audit._curves import curves
 from taut.audit._figures import distributions, heat_maps
-from taut.audit._files import write_whole
 from taut.audit._findings import findings
 from taut.audit._record import Record
 from taut.audit._svg import standalone, style

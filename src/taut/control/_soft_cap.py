@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +13,7 @@ from taut.control._capped import CappedAttention, capped
 from taut.control._multihead import weighed
 from taut.control._seen import Products, Scores
 from taut.control._swap import put, replacements
-from taut.control._swap_hf import CAP
+from taut.control._swap_hf import CAP, pretrained
 from taut.control._watch import Watch
 
 # What some models ask of their attention beyond masks: sinks, selections, caps of their own.
@@ -67,7 +66,7 @@ class SoftCap:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
         self.model = model
-        self._parts = _hugging_face(model)
+        self._parts = [part for _, part in pretrained(model)]
         kept = [getattr(part.config, "taut_soft_cap", None) for part in self._parts]
         known = [number for number in kept if number is not None]
         known += [m.limit for m in model.modules() if isinstance(m, CappedAttention)]
@@ -132,20 +131,6 @@ def _note(found: dict[str, float], seen: Products | Scores) -> None:
         most = float(scores.abs().amax())  # NaN stays: max() could lose it
         known = found.get(seen.path, 0.0)
         found[seen.path] = most if not known >= most else known
-
-
-def _hugging_face(model: nn.Module) -> list[Any]:
-    """The models of transformers inside, without those inside them."""
-    library = sys.modules.get("transformers")
-    if library is None:  # then nothing of it can be in the model
-        return []
-    found: list[Any] = []
-    inside: set[int] = set()
-    for part in model.modules():
-        if isinstance(part, library.PreTrainedModel) and id(part) not in inside:
-            inside |= {id(module) for module in part.modules()}
-            found.append(part)
-    return found
 
 
 def _check(model: Any) -> None:

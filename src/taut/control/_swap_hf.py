@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,21 +28,26 @@ Affine = tuple[Tensor, Tensor | None]
 
 def find(model: nn.Module, kind: str, options: dict[str, Any]) -> list[Callable[[], list[Swapped]]]:
     """A function for each model of transformers inside that swaps its attention."""
+    found: list[Callable[[], list[Swapped]]] = []
+    for prefix, part in pretrained(model):
+        settings = {
+            name: _settings(part.get_submodule(name), kind, options) for name in _places(part, kind)
+        }
+        if settings:
+            found.append(partial(_swap, part, prefix, kind, settings))
+    return found
+
+
+def pretrained(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """The models of transformers inside and their paths, without those inside them."""
     library = sys.modules.get("transformers")
     if library is None:  # then nothing of it can be in the model
-        return []
-    found: list[Callable[[], list[Swapped]]] = []
+        return
     inside: set[int] = set()
     for prefix, part in model.named_modules():
         if isinstance(part, library.PreTrainedModel) and id(part) not in inside:
             inside |= {id(module) for module in part.modules()}
-            settings = {
-                name: _settings(part.get_submodule(name), kind, options)
-                for name in _places(part, kind)
-            }
-            if settings:
-                found.append(partial(_swap, part, prefix, kind, settings))
-    return found
+            yield prefix, part
 
 
 def _places(model: Any, kind: str) -> list[str]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taut._checks import exponent_name
 from taut.reproduce._options import Options
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table
 
 if TYPE_CHECKING:
     from taut.audit import Record

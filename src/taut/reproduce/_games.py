@@ -8,8 +8,9 @@ import numpy as np
 
 import taut
 from taut import games
+from taut._checks import exponent_name
 from taut.reproduce._options import Options
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name, never_above
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table, never_above
 
 Matrix = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -70,8 +71,10 @@ def theorem_3(options: Options) -> Result:
          "the spectral radius of the derivative of T at the equilibrium, which decides whether "
          "plain iteration converges near it. For p other than 2 the paper's proof uses "
          "‖Aᵀ‖_p = ‖A‖_p, which is not true; what is proved for every p is ‖A‖_p‖A‖_p′/(4τ²), with "
-         "the dual exponent p′ (dsfp-p). The paper's factor itself still holds for p = 1 and ∞: "
-         "dsfp-tv has the factor (D/4τ)², and D ≤ 2‖A‖₁ and D ≤ 2‖A‖_∞."],
+         "the dual exponent p′ (dsfp-p). The paper's factor itself still holds for p = 1, where "
+         "it is at least that of dsfp-tv, (D/4τ)², as D ≤ 2‖A‖₁; and for p = ∞, as "
+         "‖dx‖₁ ≤ osc(A dy)/(2τ) ≤ ‖A‖_∞‖dy‖_∞/τ, osc(Aᵀdx) ≤ ‖A‖_∞‖dx‖₁ and "
+         "‖dσ‖_∞ ≤ osc/(4τ)."],
     )  # fmt: skip
 
 

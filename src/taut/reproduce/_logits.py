@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from taut._checks import exponent_name
 from taut.reproduce._attention import IMAGES, read
 from taut.reproduce._options import Options
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table
 from taut.reproduce._rows import measure
 
 MODEL = "microsoft/resnet-50"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from taut._files import write_whole
 from taut.reproduce._result import Plot, Result, Table
 
 WIDTH, HEIGHT, COLUMNS = 300, 200, 2
@@ -17,8 +18,8 @@ def write(result: Result, folder: Path, command: str) -> list[Path]:
     """The files of a result, each whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{result.name}.json", folder / f"{result.name}.md"]
-    _put(files[0], result.to_json(command).encode())
-    _put(files[1], page(result, command).encode())
+    write_whole(result.to_json(command), files[0])
+    write_whole(page(result, command), files[1])
     if result.plots:
         picture = chart(result.plots)
         for ending in (".svg", ".png"):
@@ -27,16 +28,6 @@ def write(result: Result, folder: Path, command: str) -> list[Path]:
             picture.save(str(part), **({"scale_factor": 2} if ending == ".png" else {}))
             os.replace(part, files[-1])
     return files
-
-
-def _put(file: Path, text: bytes) -> None:
-    part = file.with_suffix(file.suffix + ".part")
-    try:
-        part.write_bytes(text)
-        os.replace(part, file)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise OSError(f"cannot write {file}: {error.strerror}") from None
 
 
 def page(result: Result, command: str) -> str:

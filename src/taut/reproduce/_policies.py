@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from taut._checks import exponent_name
 from taut.reproduce._options import Options
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name, never_above
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table, never_above
 from taut.reproduce._rows import measure
 
 ENVIRONMENTS = {"CartPole-v1": 20_000, "LunarLander-v3": 100_000}  # steps of training

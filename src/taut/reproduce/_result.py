@@ -98,11 +98,6 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def exponent_name(p: float) -> str:
-    """An exponent as it is written."""
-    return "∞" if math.isinf(p) else f"{p:g}"
-
-
 def never_above(found: Sequence[float], limit: float) -> bool:
     """Whether no number exceeds a limit; NaN does."""
     return all(value <= limit for value in found)

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 import taut
+from taut._checks import exponent_name
 from taut.reproduce._options import Options
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table, exponent_name, never_above
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table, never_above
 
 PRINTED, CORRECTED = "0.4999999504472", "0.4999999950444"
 SIZES = (3, 10, 100, 1000, 10000)
