@@ -206,10 +206,10 @@ def test_what_was_found_is_kept(name):
 
 
 def test_the_factor_of_theorem_3_holds_for_the_sums():
-    """‖J_y Aᵀ J_x A‖_p ≤ ‖A‖_p²/4 for p = 1 and ∞ at any pair of strategies, not those of a game."""
+    """‖J_y Aᵀ J_x A‖_p ≤ ‖A‖_p²/4 for p = 1 and ∞, at any pair of strategies."""
     source = np.random.default_rng(0)
     most = dict.fromkeys((1, math.inf), 0.0)
-    for trial in range(3000):
+    for trial in range(12000):
         n, m = source.integers(2, 6, 2)
         payoffs = source.standard_normal((n, m)) * 10 ** source.uniform(-1, 1, (n, 1))
         if trial % 2:
@@ -221,4 +221,4 @@ def test_the_factor_of_theorem_3_holds_for_the_sums():
         for p in most:
             slope = np.linalg.norm(jy @ payoffs.T @ jx @ payoffs, p)
             most[p] = max(most[p], 4 * slope / np.linalg.norm(payoffs, p) ** 2)
-    assert all(0.9 < share <= 1 + 1e-12 for share in most.values()), most
+    assert all(0.8 < share <= 1 + 1e-12 for share in most.values()), most
