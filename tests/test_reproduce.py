@@ -154,7 +154,7 @@ def test_without_models_and_data(tmp_path, monkeypatch, capsys):
     options = QUICK._replace(folder=tmp_path)
     with pytest.raises(ValueError, match="no model"):
         run("figure-1", options._replace(models=(str(tmp_path / "none"),), data=("text",)))
-    with pytest.raises(ValueError, match="one at a time"):
+    with pytest.raises(ValueError, match="figure-1=a instead of a"):
         reproduce("all", options._replace(models=("a",)), "taut reproduce all")
 
     def unreachable(options):
@@ -167,6 +167,82 @@ def test_without_models_and_data(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "figure-1: not run:" in said
     assert (tmp_path / "example-1.md").exists()
+
+
+def test_all_gives_each_figure_its_own_models(tmp_path, monkeypatch):
+    seen = {}
+
+    def figure(options):
+        seen["figure-1"] = options
+        return Result("figure-1", "Figure", {})
+
+    monkeypatch.setattr("taut.reproduce._attention.figure_1", figure)
+    only = {name: EXPERIMENTS[name] for name in ("figure-1", "example-1")}
+    monkeypatch.setattr("taut.reproduce._command.EXPERIMENTS", only)
+    options = QUICK._replace(
+        folder=tmp_path, models=("figure-1=a=b",), data=("figure-1=c", "figure-1=d")
+    )
+    assert reproduce("all", options, "taut reproduce all --model figure-1=a=b")
+    assert seen["figure-1"].models == ("a=b",)
+    assert seen["figure-1"].data == ("c", "d")
+
+
+def test_what_was_made_is_kept(tmp_path):
+    """Arrays are made once for a key, and again if their file was cut short."""
+    from taut.reproduce._kept import kept
+
+    calls = []
+
+    def make():
+        calls.append(1)
+        return {"x": np.arange(3.0)}
+
+    for key in ({"seed": 0}, {"seed": 0}, {"seed": 1}):
+        assert kept(tmp_path, key, make)["x"].tolist() == [0, 1, 2]
+    assert len(calls) == 2
+    file = next(tmp_path.glob("*.npz"))
+    file.write_bytes(file.read_bytes()[:40])
+    for key in ({"seed": 0}, {"seed": 1}):
+        kept(tmp_path, key, make)
+    assert len(calls) == 3
+    assert not list(tmp_path.glob("*.part"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        kept(tmp_path / "file", {}, make)
+
+
+def test_a_classifier_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    """Logits of blocks of images that were seen are not computed again; changed images are."""
+    torch = pytest.importorskip("torch")
+    from PIL import Image
+
+    from taut.reproduce import _logits
+
+    class Classifier(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.eye(3))
+            self.calls = 0
+
+        def forward(self, pixels):
+            self.calls += 1
+            return pixels.mean((-1, -2)) @ self.weight
+
+    classifier = Classifier()
+    monkeypatch.setattr(_logits, "packaged", lambda: classifier)
+    monkeypatch.setattr(_logits, "BLOCK", 2)
+    images = tmp_path / "images"
+    images.mkdir()
+    for i in range(5):
+        Image.new("RGB", (8, 8), (50 * i, 20, 30)).save(images / f"{i}.png")
+    options = QUICK._replace(models=("efficientnet-lite0",), data=(str(images),), folder=tmp_path)
+    first = run("figure-2", options)
+    assert classifier.calls == 5
+    assert run("figure-2", options).tables == first.tables
+    assert classifier.calls == 5
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(images / "0.png")
+    run("figure-2", options)
+    assert classifier.calls == 7  # the block of the changed image
 
 
 def test_the_command(tmp_path):

@@ -23,6 +23,7 @@ VISION = (
 IMAGES = ("hf:uoft-cs/cifar100::test", "hf:ILSVRC/imagenet-1k::validation")
 LANGUAGE = ("openai-community/gpt2-large", "Qwen/Qwen3-8B")
 PROMPTS = ("hf:Rowan/hellaswag::validation", "hf:ybisk/piqa::validation")
+EMBEDDED = "embedded"  # the models that ship with taut, on text that they have not seen
 COLUMNS = {"hellaswag": "ctx", "piqa": "goal"}
 
 
@@ -38,18 +39,17 @@ def figure_1(options: Options) -> Result:
 
 def figure_3(options: Options) -> Result:
     """Attention scores of language models on prompts."""
-    from taut.audit._embedded import embedded_data, embedded_models
+    models = options.models or ((EMBEDDED,) if options.quick and not options.data else LANGUAGE)
+    others = tuple(model for model in models if model != EMBEDDED)
+    data = options.data or PROMPTS
+    records = _records(others, data, options, full=100, quick=12, rows=16, size=4)
+    if EMBEDDED in models:
+        from taut.audit._embedded import embedded_data, embedded_models
 
-    if not options.models and not options.data and options.quick:
-        count = options.size(100, 12)
-        texts = embedded_data(count)
-        records = {
-            (label, "held-out Shakespeare"): _audited(str(folder), label, texts, options, 16, 4)
-            for label, folder in embedded_models().items()
-        }
-    else:
-        models, data = options.models or LANGUAGE, options.data or PROMPTS
-        records = _records(models, data, options, full=100, quick=12, rows=16, size=4)
+        texts = embedded_data(options.size(100, 12))
+        for label, folder in embedded_models().items():
+            found = _audited(str(folder), label, texts, options, 16, 4)
+            records[label, "held-out Shakespeare"] = found
     paper = "below 0.5; 0.4999 for GPT-2 and 0.4995 for Qwen3 on PIQA"
     return _result("figure-3", "Figure 3: attention of language models", records, options, paper)
 
@@ -59,12 +59,12 @@ def _records(
     full: int, quick: int, rows: int, size: int,
 ) -> dict[tuple[str, str], Record]:  # fmt: skip
     count = options.size(full, quick)
-    found = {}
-    for source in data:
+    found: dict[tuple[str, str], Record] = {}
+    for source in data if models else ():
         samples = read(source, count)
         for model in models:
             name = Path(model).name.removesuffix(".gguf") or model
-            found[name, _short(source)] = _audited(model, name, samples, options, rows, size)
+            found[name, short(source)] = _audited(model, name, samples, options, rows, size)
     return found
 
 
@@ -104,7 +104,7 @@ def _audited(
     return record
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     return name.split(":")[1].split("/")[-1] if name.startswith("hf:") else Path(name).stem
 
 

@@ -31,18 +31,32 @@ def reproduce(name: str, options: Options, command: str) -> bool:
     if name != "all":
         _one(name, options, command)
         return True
-    if options.models or options.data:
-        raise ValueError("figures take different models: give --model and --data to one at a time")
+    each_own = {each: _own(each, options) for each in EXPERIMENTS}
     missing = {}
     for each in EXPERIMENTS:
         try:
-            _one(each, options, command.replace(" all", f" {each}", 1))
+            _one(each, each_own[each], command.replace(" all", f" {each}", 1))
         except (ValueError, OSError, ImportError, RuntimeError) as error:
             missing[each] = str(error)
             print(f"{each}: not run: {error}\n")
     if missing:
         print(f"not run: {', '.join(missing)}")
     return not missing
+
+
+def _own(name: str, options: Options) -> Options:
+    """With all, models and data are given as figure-1=place: each figure takes its own."""
+    for given in (*options.models, *options.data):
+        if given.partition("=")[0] not in EXPERIMENTS:
+            raise ValueError(
+                f"with all, say which experiment is meant: figure-1={given} instead of {given}"
+            )
+    mine = f"{name}="
+    models, data = (
+        tuple(given.removeprefix(mine) for given in asked if given.startswith(mine))
+        for asked in (options.models, options.data)
+    )
+    return options._replace(models=models, data=data)
 
 
 def _one(name: str, options: Options, command: str) -> None:

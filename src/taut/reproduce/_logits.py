@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from taut._checks import exponent_name
-from taut.reproduce._attention import IMAGES, read
+from taut.reproduce._attention import IMAGES, read, short
+from taut.reproduce._kept import kept, shown
 from taut.reproduce._options import Options
 from taut.reproduce._result import Claim, Curve, Plot, Result, Table
 from taut.reproduce._rows import measure
 
 MODEL = "microsoft/resnet-50"
 PACKAGED = "efficientnet-lite0"
+BLOCK = 64  # images between two looks at the disk
 # Of ImageNet, which the classifier of the package was trained with.
 MEAN, SPREAD, SIZE = (0.498, 0.498, 0.498), (0.502, 0.502, 0.502), 224
 
@@ -28,10 +31,10 @@ def figure_2(options: Options) -> Result:
     epsilons = sorted(options.epsilons)
     claims, plots, rows, sizes = [], [], [], []
     for source in data:
-        logits = _logits(model, read(source, count))
+        logits = _logits(model, read(source, count), options.folder / "logits")
         sizes.append(len(logits))
         found = measure(logits, options.norms, epsilons, seed=options.seed)
-        where = Path(source).stem if not source.startswith("hf:") else source.split(":")[1]
+        where = short(source)
         top, exact = float(found.random.max()), float(found.exact.max())
         claims.append(
             Claim(f"{where}, {len(logits):,} images: random directions", "well below 0.5",
@@ -71,27 +74,41 @@ def figure_2(options: Options) -> Result:
     )  # fmt: skip
 
 
-def _logits(model: str, samples: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    import torch
+def _logits(model: str, samples: Any, folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
+    """The logits of all images; blocks of them are kept, so that a run that was stopped goes on."""
+    from taut.audit._data import Samples
+    from taut.audit._model import describe
+    from taut.torch._load import load
 
     if samples.kind != "images":
         raise ValueError(f"figure-2 needs images, {samples.source} is {samples.kind}")
-    if model == PACKAGED:
-        classifier = packaged()
-        batches = (_pixels(item) for item in samples.items)
-    else:
-        from taut.audit._batches import batches as made
-        from taut.torch._load import load
-
-        classifier = load(model, dtype="float32")
-        places = range(0, len(samples.items), 8)
-        found = made(samples, classifier, model, places, size=8, max_length=1)
-        batches = (batch.inputs for batch in found)
+    classifier = packaged() if model == PACKAGED else load(model, dtype="float32")
+    described = describe(classifier, model)
+    firsts = range(0, len(samples.items), BLOCK)
     rows = []
+    for first in shown(firsts, len(firsts), f"images of {short(samples.source)}"):
+        block = Samples("images", samples.items[first : first + BLOCK], samples.source)
+        key = {"model": described, "images": block.description["digest"]}
+        found = kept(folder, key, lambda block=block: {"logits": _seen(classifier, model, block)})  # type: ignore[misc]
+        rows.append(found["logits"])
+    return np.concatenate(rows)
+
+
+def _seen(classifier: Any, model: str, block: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    import torch
+
+    from taut.audit._batches import batches
+    from taut.audit._model import call, logits_of
+
+    made: Iterable[Any]
+    if model == PACKAGED:
+        made = (_pixels(item) for item in block.items)
+    else:
+        places = range(0, len(block.items), 8)
+        found = batches(block, classifier, model, places, size=8, max_length=1)
+        made = (batch.inputs for batch in found)
     with torch.no_grad():
-        for batch in batches:
-            out = classifier(**batch) if isinstance(batch, dict) else classifier(batch)
-            rows.append(getattr(out, "logits", out).double().numpy())
+        rows = [logits_of(call(classifier, batch)).double().numpy() for batch in made]
     return np.concatenate(rows)
 
 

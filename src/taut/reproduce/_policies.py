@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from taut._checks import exponent_name
+from taut.reproduce._kept import Arrays, kept, shown
 from taut.reproduce._options import Options
 from taut.reproduce._result import Claim, Curve, Plot, Result, Table, never_above
 from taut.reproduce._rows import measure
@@ -26,7 +28,7 @@ def figure_4(options: Options) -> Result:
     for name, steps in ENVIRONMENTS.items():
         trained = [0] if options.quick else [0, steps]
         for training in trained:
-            logits, reward = _visited(name, training, states, options.seed)
+            logits, reward = _visited(name, training, states, options)
             who = f"{name}, " + (f"trained for {training:,} steps" if training else "random")
             curves = []
             for scale in SCALES:
@@ -72,8 +74,16 @@ def figure_4(options: Options) -> Result:
     )  # fmt: skip
 
 
-def _visited(name: str, steps: int, count: int, seed: int) -> tuple[Any, float]:
-    """Action logits in the states that a policy visits, and its mean reward."""
+def _visited(name: str, steps: int, count: int, options: Options) -> tuple[Any, float]:
+    """Action logits in the states that a policy visits, and its mean reward; kept once made."""
+    key = {"environment": name, "steps": steps, "states": count, "seed": options.seed}
+    found = kept(
+        options.folder / "policies", key, lambda: _played(name, steps, count, options.seed)
+    )
+    return found["logits"], float(found["reward"])
+
+
+def _played(name: str, steps: int, count: int, seed: int) -> Arrays:
     try:
         import gymnasium
         import stable_baselines3
@@ -82,14 +92,14 @@ def _visited(name: str, steps: int, count: int, seed: int) -> tuple[Any, float]:
         raise ImportError("figure-4 needs gymnasium and PPO: pip install 'taut[rl]'") from None
     agent = stable_baselines3.PPO("MlpPolicy", name, seed=seed, device="cpu")
     if steps:
-        agent.learn(steps)
+        agent.learn(steps, progress_bar=sys.stderr.isatty())
     environment = gymnasium.make(name)
     torch.manual_seed(seed)
     state, _ = environment.reset(seed=seed)
     rows: list[Any] = []
     rewards: list[float] = []
     total = 0.0
-    while len(rows) < count:
+    for _ in shown(range(count), count, f"states of {name}"):
         with torch.no_grad():
             seen = torch.as_tensor(state, dtype=torch.float32)[None]
             chosen: Any = agent.policy.get_distribution(seen).distribution
@@ -101,4 +111,5 @@ def _visited(name: str, steps: int, count: int, seed: int) -> tuple[Any, float]:
             total = 0.0
             state, _ = environment.reset()
     environment.close()
-    return np.stack(rows), float(np.mean(rewards)) if rewards else total
+    mean = float(np.mean(rewards)) if rewards else total
+    return {"logits": np.stack(rows), "reward": np.asarray(mean)}

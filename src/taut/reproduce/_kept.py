@@ -1,0 +1,50 @@
+"""Arrays that took long to make, kept in files so that a run that was stopped goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
+Item = TypeVar("Item")
+
+
+def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Arrays:
+    """What ``make`` gives, or what it gave before for the same key."""
+    mark = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
+    file = folder / f"{mark}.npz"
+    try:
+        with file.open("rb") as stream, np.load(stream) as found:
+            return dict(found)
+    except (OSError, ValueError, zipfile.BadZipFile):  # not there, or cut short by a full disk
+        pass
+    arrays = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(".part")
+    try:
+        with part.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        os.replace(part, file)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise OSError(f"cannot write {file}: {error.strerror}") from error
+    return arrays
+
+
+def shown(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
+    """The items, with a bar on the terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    quiet = not sys.stderr.isatty()
+    yield from track(
+        items, what, total, console=Console(stderr=True), transient=True, disable=quiet
+    )
