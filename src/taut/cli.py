@@ -360,6 +360,7 @@ def reproduce(
     ] = None,
     p: Annotated[str, typer.Option(help="Exponents of norms.")] = "1,2,4,8,inf",
     epsilons: Annotated[str, typer.Option(help="Step sizes.")] = "1e-3,1e-2,1e-1,1,10",
+    scales: Annotated[str, typer.Option(help="Inverse temperatures, for figure-4.")] = "0.5,1,2,4",
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     output_dir: Annotated[Path, typer.Option(help="Folder of records, pages and figures.")] = Path(
         "taut-reproduce"
@@ -382,7 +383,8 @@ def reproduce(
             return
         options = Options(
             quick, seed, tuple(_numbers(p, "p")), tuple(_numbers(epsilons, "epsilons")),
-            tuple(model or ()), tuple(data or ()), limit, output_dir,
+            tuple(model or ()), tuple(data or ()), limit, tuple(_numbers(scales, "scales")),
+            output_dir,
         )  # fmt: skip
         complete = run(experiment, options, shlex.join(["taut", *sys.argv[1:]]))
     raise typer.Exit(0 if complete else 1)

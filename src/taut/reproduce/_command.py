@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 
@@ -61,10 +62,26 @@ def _own(name: str, options: Options) -> Options:
 
 def _one(name: str, options: Options, command: str) -> None:
     began = time.monotonic()
+    _warn_of_unused(name, options)
     result = run(name, options)
     files = write(result, options.folder, command)
     _show(result)
     print(f"{time.monotonic() - began:.0f} s; page: {files[1]}\n")
+
+
+def _warn_of_unused(name: str, options: Options) -> None:
+    if name not in EXPERIMENTS:
+        return
+    plain, takes = Options(), EXPERIMENTS[name].takes
+    given = {"model": "models", "data": "data", "limit": "limit", "p": "norms",
+             "epsilons": "epsilons", "scales": "scales"}  # fmt: skip
+    unused = [
+        f"--{option}"
+        for option, field in given.items()
+        if option not in takes and getattr(options, field) != getattr(plain, field)
+    ]
+    if unused:
+        print(f"{name} does not use {', '.join(unused)}", file=sys.stderr)
 
 
 def _show(result: Result) -> None:

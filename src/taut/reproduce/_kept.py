@@ -30,8 +30,8 @@ def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Array
     folder.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(".part")
     try:
-        with part.open("wb") as stream:
-            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        with part.open("wb") as written:
+            np.savez_compressed(written, **arrays)  # type: ignore[arg-type]
         os.replace(part, file)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 NORMS = (1.0, 2.0, 4.0, 8.0, math.inf)
+SCALES = (0.5, 1.0, 2.0, 4.0)
 EPSILONS = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+
+def numbers_above_zero(values: tuple[float, ...], name: str) -> None:
+    """Refuse what is no step size or temperature."""
+    if not values or not all(0 < value < math.inf for value in values):
+        raise ValueError(f"{name} must be numbers above 0, got {values}")
 
 
 class Options(NamedTuple):
@@ -20,8 +27,19 @@ class Options(NamedTuple):
     models: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     limit: int | None = None
+    scales: tuple[float, ...] = SCALES
     folder: Path = Path("taut-reproduce")
+
+    def checked(self) -> Options:
+        """The same, or an error that says what is wrong."""
+        numbers_above_zero(self.epsilons, "epsilons")
+        numbers_above_zero(self.scales, "scales")
+        if not self.norms or not all(p >= 1 for p in self.norms):
+            raise ValueError(f"exponents p must be at least 1, got {self.norms}")
+        return self
 
     def size(self, full: int, quick: int) -> int:
         """How much of something: as asked, or what is usual."""
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1, got {self.limit}")
         return self.limit or (quick if self.quick else full)

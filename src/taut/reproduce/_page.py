@@ -11,6 +11,7 @@ from taut._files import write_whole
 from taut.reproduce._result import Plot, Result, Table
 
 WIDTH, HEIGHT, COLUMNS = 300, 200, 2
+LONGEST_TITLE = 48  # letters
 AGREES = {True: "yes", False: "**no**", None: "–"}
 
 
@@ -92,4 +93,19 @@ def _draw(altair: Any, plot: Plot) -> Any:
         ),
     )
     points = base.mark_point(size=12, filled=True).transform_filter("datum.kind == 'found'")
-    return (base.mark_line() + points).properties(title=plot.title, width=WIDTH, height=HEIGHT)
+    return (base.mark_line() + points).properties(
+        title=_wrapped(plot.title), width=WIDTH, height=HEIGHT
+    )
+
+
+def _wrapped(title: str) -> list[str]:
+    """A title in lines that fit its plot, broken after commas."""
+    lines = [""]
+    for part in title.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > LONGEST_TITLE:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return lines

@@ -16,18 +16,23 @@ class Experiment(NamedTuple):
     summary: str
     module: str
     function: str
+    takes: tuple[str, ...] = ()  # options that it uses, besides --quick, --seed and --output-dir
 
 
+FIGURE = ("model", "data", "limit", "p", "epsilons")
+POLICIES = ("limit", "p", "epsilons", "scales")
 EXPERIMENTS = {
-    "example-1": Experiment("a pair of points that nearly attains 1/2", "_tightness", "example_1"),
-    "example-2": Experiment("a sequence that approaches 1/2", "_tightness", "example_2"),
-    "proposition-2": Experiment("where 1/2 is attained", "_tightness", "proposition_2"),
-    "figure-1": Experiment("attention of vision transformers", "_attention", "figure_1"),
-    "figure-2": Experiment("logits of an image classifier", "_logits", "figure_2"),
-    "figure-3": Experiment("attention of language models", "_attention", "figure_3"),
-    "figure-4": Experiment("softmax policies", "_policies", "figure_4"),
+    "example-1": Experiment(
+        "a pair of points that nearly attains 1/2", "_tightness", "example_1", ("p",)
+    ),
+    "example-2": Experiment("a sequence that approaches 1/2", "_tightness", "example_2", ("p",)),
+    "proposition-2": Experiment("where 1/2 is attained", "_tightness", "proposition_2", ("p",)),
+    "figure-1": Experiment("attention of vision transformers", "_attention", "figure_1", FIGURE),
+    "figure-2": Experiment("logits of an image classifier", "_logits", "figure_2", FIGURE),
+    "figure-3": Experiment("attention of language models", "_attention", "figure_3", FIGURE),
+    "figure-4": Experiment("softmax policies", "_policies", "figure_4", POLICIES),
     "theorem-2": Experiment("cosine attention, bounds and constants", "_scsa", "theorem_2"),
-    "corollary-1": Experiment("regularity of softmax", "_games", "corollary_1"),
+    "corollary-1": Experiment("regularity of softmax", "_regularity", "corollary_1", ("p",)),
     "theorem-3": Experiment("the double softmax contracts", "_games", "theorem_3"),
 }
 
@@ -54,4 +59,4 @@ def run(name: str, options: Options | None = None) -> Result:
     function: Callable[[Options], Result] = getattr(
         import_module(f"taut.reproduce.{place.module}"), place.function
     )
-    return function(options or Options())
+    return function((options or Options()).checked())

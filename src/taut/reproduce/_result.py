@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from taut._checks import exponent_name
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -101,3 +103,25 @@ def _plain(value: Any) -> Any:
 def never_above(found: Sequence[float], limit: float) -> bool:
     """Whether no number exceeds a limit; NaN does."""
     return all(value <= limit for value in found)
+
+
+def ratio_plots(
+    where: str, epsilons: Sequence[float], norms: Sequence[float], random: Any, worst: Any
+) -> list[Plot]:
+    """Largest ratios over step sizes, (step sizes, norms), along random and worst directions."""
+    plots = []
+    for values, said in ((random, "random"), (worst, "worst")):
+        curves = [
+            Curve(f"p = {exponent_name(p)}", list(epsilons), values[:, j].tolist())
+            for j, p in enumerate(norms)
+        ]
+        title = f"{where}, {said} directions"
+        curves.append(limit_curve("½", epsilons, 0.5))
+        plots.append(Plot(title, "ε", "largest ratio, l_p", curves, log_x=True))
+    return plots
+
+
+def limit_curve(name: str, x: Sequence[float], value: float) -> Curve:
+    """A bound over all of x, also where x is one number."""
+    ends = [min(x), max(x)] if min(x) < max(x) else [x[0] / 2, x[0] * 2]
+    return Curve(name, ends, [value, value], dashed=True)

@@ -1,0 +1,63 @@
+"""S1's Corollary 1: the regularity of softmax."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import taut
+from taut._checks import exponent_name
+from taut.reproduce._options import Options
+from taut.reproduce._result import Claim, Result, Table, never_above
+
+
+def corollary_1(options: Options) -> Result:
+    """Lipschitz, co-coercive, firmly nonexpansive for λ ≤ 2, contractive for λ < 2."""
+    source = np.random.default_rng(options.seed)
+    scales = (0.5, 1.0, 1.9, 2.0, 2.5, 4.0)
+    count = 2_000 if options.quick else 20_000
+    rows, lipschitz, coercive = [], [], []
+    for scale in scales:
+        ratio = dict.fromkeys(options.norms, 0.0)
+        least, firm = np.inf, np.inf
+        for n in (2, 3, 10):
+            x = (
+                source.standard_normal((count, n))
+                * 10 ** source.uniform(-1.5, 1, (count, 1))
+                / scale
+            )
+            x[::2, 1] = x[::2, 0]
+            step = source.standard_normal((count, n)) * 10 ** source.uniform(-3, 0.5, (count, 1))
+            step[::2, 2:] = 0.0
+            step[::4, 1] = -step[::4, 0]
+            change = taut.softmax(x + step, scale=scale) - taut.softmax(x, scale=scale)
+            inner, square = (change * step).sum(axis=1), (change**2).sum(axis=1)
+            seen = square > 1e-12  # smaller ones are rounding
+            least = min(least, float((inner[seen] / square[seen]).min()))
+            firm = min(firm, float((inner - square)[seen].min()))
+            for p in options.norms:
+                lengths = (np.linalg.norm(v, p, axis=1) for v in (change, step))
+                ratio[p] = max(ratio[p], float(np.max(next(lengths) / next(lengths))))
+        rows.append([f"{scale:g}", f"{scale / 2:g}", *(f"{r:.6f}" for r in ratio.values()),
+                     f"{2 / scale:g}", f"{least:.6f}",
+                     "yes" if firm >= -1e-15 else "no"])  # fmt: skip
+        lipschitz += [r / (scale / 2) for r in ratio.values()]
+        coercive.append(least / (2 / scale))
+    firm_as_said = all(row[-1] == ("yes" if float(row[0]) <= 2 else "no") for row in rows)
+    header = ["λ", "λ/2", *(f"largest, p = {exponent_name(p)}" for p in options.norms),
+              "2/λ", "smallest ⟨Δσ, Δx⟩/‖Δσ‖²", "firmly nonexpansive"]  # fmt: skip
+    return Result(
+        "corollary-1",
+        "Corollary 1: softmax is λ/2-Lipschitz and 2/λ-co-coercive",
+        {"pairs": 3 * count, "norms": list(options.norms), "seed": options.seed},
+        [
+            Claim("‖Δσ‖_p ≤ (λ/2)‖Δx‖_p for all p", "≤ 1 (of λ/2)", f"{max(lipschitz):.6f}",
+                  never_above(lipschitz, 1 + 1e-9)),
+            Claim("⟨Δσ, Δx⟩ ≥ (2/λ)‖Δσ‖₂²", "≥ 1 (of 2/λ)", f"{min(coercive):.6f}",
+                  never_above([-c for c in coercive], -1 + 1e-6)),
+            Claim("firmly nonexpansive for λ ≤ 2, and not beyond", "λ ≤ 2",
+                  "as said" if firm_as_said else "otherwise", firm_as_said),
+        ],
+        [Table("Random pairs", header, rows)],
+        [],
+        [f"Over {3 * count:,} random pairs for each λ, with 2, 3 and 10 classes."],
+    )  # fmt: skip
