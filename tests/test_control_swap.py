@@ -213,6 +213,77 @@ def test_cross_attention_and_models_inside_models():
     assert oracle.spectral(found) <= bound.upper
 
 
+@pytest.mark.parametrize("family", ["Marian", "Bart"])
+def test_encoders_with_decoders(family):
+    """Each attention of a translator, with what flows through it, and its cache while it writes."""
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=30, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, encoder_attention_heads=2, decoder_attention_heads=4,
+        max_position_embeddings=16, pad_token_id=0, eos_token_id=1, bos_token_id=1,
+        decoder_start_token_id=0, forced_eos_token_id=1,
+    )  # fmt: skip
+    name = "MarianMTModel" if family == "Marian" else "BartForConditionalGeneration"
+    torch.manual_seed(0)
+    model = getattr(transformers, name)(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    x, y = torch.randint(3, 30, (2, 6)), torch.randint(3, 30, (2, 5))
+    real = torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    with pytest.raises(ValueError, match="encoder_attn attends to another sequence"):
+        swap_attention(model, "l2")
+    before = model(input_ids=x, attention_mask=real, decoder_input_ids=y).logits
+    swapped = swap_attention(model, "cosine", eps=0.5)
+    assert len(swapped) == 3
+    seen = []
+
+    def watch(module, args, kwargs, output):
+        hidden = args[0] if args else kwargs["hidden_states"]
+        seen.append((module, hidden, kwargs.get("key_value_states"), output[0]))
+
+    handles = [one.module.register_forward_hook(watch, with_kwargs=True) for one in swapped]
+    after = model(input_ids=x[:1], decoder_input_ids=y[:1]).logits
+    for handle in handles:
+        handle.remove()
+    for module, hidden, other, output in seen:
+        one = next(one for one in swapped if one.module is module)
+        weights = projections(module)
+        layer = CosineAttention(
+            16, module.num_heads, batch_first=True, dtype=torch.float64, eps=0.5,
+            tau=config.taut_attention["tau"], nu=config.taut_attention["nu"],
+        ).eval()  # fmt: skip
+        # Heads of the two sides have different widths, but options are those of the last one.
+        layer.tau = module.config.taut_attention["tau"]
+        layer.nu = module.config.taut_attention["nu"]
+        with torch.no_grad():
+            layer.in_proj_weight.copy_(torch.cat([w for w, _ in weights]))
+            layer.in_proj_bias.copy_(torch.cat([b for _, b in weights]))
+            layer.out_proj.weight.copy_(module.out_proj.weight)
+            layer.out_proj.bias.copy_(module.out_proj.bias)
+        keys = hidden if other is None else other
+        causal = "decoder" in one.name and other is None
+        mask = torch.ones(5, 5, dtype=torch.bool).triu(1) if causal else None
+        torch.testing.assert_close(layer(hidden, keys, keys, attn_mask=mask)[0], output)
+        options = {"context": 6} if other is not None else {}
+        assert one.lipschitz(6, **options).upper == pytest.approx(
+            layer.lipschitz(6, **options).upper
+        )
+    masked = model(input_ids=x, attention_mask=real, decoder_input_ids=y).logits
+    assert not torch.allclose(before, masked)
+    torch.testing.assert_close(
+        masked[1:], model(input_ids=x[1:, :4], decoder_input_ids=y[1:]).logits
+    )
+    torch.testing.assert_close(masked[:1], after)
+    written = model.generate(
+        input_ids=x, attention_mask=real, num_beams=2, do_sample=False, max_new_tokens=6
+    )
+    plain = model.generate(
+        input_ids=x, attention_mask=real, num_beams=2, do_sample=False, max_new_tokens=6,
+        use_cache=False,
+    )  # fmt: skip
+    assert (written == plain).all()
+
+
 def test_other_families_are_refused():
     with pytest.raises(ValueError, match="no attention to swap"):
         swap_attention(MODELS["llama"](), "cosine")

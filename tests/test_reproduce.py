@@ -18,6 +18,7 @@ pytest.importorskip("altair")
 from taut.reproduce import EXPERIMENTS, Claim, Options, Result, run
 from taut.reproduce._command import reproduce
 from taut.reproduce._page import page, write
+from taut.reproduce._result import never_above
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 QUICK = Options(quick=True)
@@ -160,6 +161,74 @@ def test_means_are_of_single_directions():
     assert found.lower[0] == pytest.approx(0.5)
 
 
+def test_nothing_passes_that_is_not_a_number(monkeypatch):
+    """NaN in some rows of softmax, or in a factor, is no agreement."""
+    import taut
+    from taut.reproduce import _games, _regularity
+
+    assert not never_above([], 0.5)
+    real = taut.softmax
+
+    def broken(x, **options):
+        found = np.array(real(x, **options))
+        found[::7] = math.nan
+        return found
+
+    monkeypatch.setattr(_regularity.taut, "softmax", broken)
+    assert not any(agreement(run("corollary-1", QUICK)).values())
+    monkeypatch.undo()
+    slope = _games._slope
+    monkeypatch.setattr(_games, "_slope", lambda payoffs, tau: slope(payoffs, tau) * math.nan)
+    monkeypatch.setattr(_games, "_radius", lambda payoffs, tau: 0.5)
+    monkeypatch.setattr(_games, "_moves", lambda slope, source: np.eye(len(slope)))
+    assert not any(agreement(run("theorem-3", QUICK)).values())
+
+
+def test_factors_that_are_too_small_are_seen(monkeypatch):
+    from taut.reproduce import _games
+
+    reached = _games._reached
+    monkeypatch.setattr(_games, "_reached", lambda *args: 1.1 * reached(*args))
+    assert not run("theorem-3", QUICK).claims[0].agrees
+
+
+def test_attainment_rests_on_lower_sides(monkeypatch):
+    from taut.reproduce import _tightness
+
+    assert run("proposition-2", QUICK).claims[-1].agrees
+    real = _tightness.taut.local_lipschitz
+    monkeypatch.setattr(
+        _tightness.taut, "local_lipschitz",
+        lambda x, p: real(x, p=p)._replace(lower=0 * np.asarray(real(x, p=p).lower)),
+    )  # fmt: skip
+    assert not run("proposition-2", QUICK).claims[-1].agrees
+    monkeypatch.undo()
+    only_sums = run("proposition-2", QUICK._replace(norms=(1.0,)))
+    assert [claim.agrees for claim in only_sums.claims] == [True, None, True, None]
+
+
+def test_ascent_for_more_tokens_begins_where_that_for_fewer_ended():
+    rows = run("theorem-2", QUICK).tables[0].rows
+    reached = [float(row[3]) for row in rows]
+    assert reached == sorted(reached)
+
+
+def test_wrong_kinds_and_twins(tmp_path):
+    pytest.importorskip("transformers")
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "text.txt").write_text("Some words.\n")
+    files = tuple(str(tmp_path / folder / "text.txt") for folder in ("a", "b"))
+    from taut.audit._embedded import embedded_models
+
+    model = (str(embedded_models()["embedded-plain"]),)
+    options = QUICK._replace(folder=tmp_path, models=model, data=files, limit=1)
+    with pytest.raises(ValueError, match="needs images"):
+        run("figure-1", options)
+    with pytest.raises(ValueError, match="two models or data sets are called plain on text"):
+        run("figure-3", options)
+
+
 def test_unused_options_are_said(tmp_path, capsys):
     reproduce("theorem-3", QUICK._replace(folder=tmp_path, norms=(3.0,)), "taut reproduce")
     assert "theorem-3 does not use --p" in capsys.readouterr().err
@@ -185,8 +254,6 @@ def test_files(tmp_path):
 
 def test_a_claim_that_fails_is_seen():
     """A number above its bound, or none, is not said to agree."""
-    from taut.reproduce._result import never_above
-
     assert not never_above([0.5, math.nan], 0.5)
     assert not never_above([0.500001], 0.5)
     text = page(Result("x", "X", {}, [Claim("a|b", "1", "2", False)]), "taut reproduce x")
@@ -200,7 +267,7 @@ def test_without_models_and_data(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     options = QUICK._replace(folder=tmp_path)
     with pytest.raises(ValueError, match="no model"):
-        run("figure-1", options._replace(models=(str(tmp_path / "none"),), data=("text",)))
+        run("figure-3", options._replace(models=(str(tmp_path / "none"),), data=("text",)))
     with pytest.raises(ValueError, match="figure-1=a instead of a"):
         reproduce("all", options._replace(models=("a",)), "taut reproduce all")
 

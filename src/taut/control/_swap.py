@@ -45,8 +45,8 @@ def swap_attention(model: nn.Module, kind: Kind, **options: Any) -> list[Swapped
     """Replace the attention of a model by attention with a Lipschitz constant, in place.
 
     Every ``nn.MultiheadAttention`` inside is replaced, and the attention of models of transformers
-    of the families GPT-2, BERT, RoBERTa, XLM-RoBERTa, ELECTRA and ViT. Weights are kept. The map is
-    another one all the same: a trained model has to be trained on.
+    of the families GPT-2, BERT, RoBERTa, XLM-RoBERTa, ELECTRA, ViT, Marian and BART. Weights are
+    kept. The map is another one all the same: a trained model has to be trained on.
 
     Parameters
     ----------

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from taut.control._swap import Swapped
 
 _BERTS = ("Bert", "Roberta", "XLMRoberta", "Electra")
-SELF = {"GPT2Attention", "ViTAttention", *(f"{name}SelfAttention" for name in _BERTS)}
+PAIRS = {"MarianAttention", "BartAttention"}  # one class, for cross-attention as well
+SELF = {"GPT2Attention", "ViTAttention", *PAIRS, *(f"{name}SelfAttention" for name in _BERTS)}
 CROSS = {f"{name}CrossAttention" for name in _BERTS}
 CAP = "taut-soft-cap"  # the attention function of SoftCap
 Affine = tuple[Tensor, Tensor | None]
@@ -65,7 +66,7 @@ def _places(model: Any, kind: str) -> list[str]:
     if any(model.get_submodule(name).config._attn_implementation == CAP for name in places):
         raise ValueError("a soft cap is on this model; swap the attention of one without it")
     for name in places:
-        if kind == "l2" and _crosses(model.get_submodule(name)):
+        if kind == "l2" and _crosses(model, name):
             raise ValueError(
                 f"{name} attends to another sequence, where L2 attention has no Lipschitz "
                 'constant: take "cosine"'
@@ -73,8 +74,16 @@ def _places(model: Any, kind: str) -> list[str]:
     return places
 
 
-def _crosses(module: nn.Module) -> bool:
+def _crosses(model: nn.Module, place: str) -> bool:
+    module = model.get_submodule(place)
+    if type(module).__name__ in PAIRS:
+        return place.endswith("encoder_attn")
     return type(module).__name__ in CROSS or bool(getattr(module, "is_cross_attention", False))
+
+
+def _heads(module: Any) -> int:
+    """Encoders and decoders may differ in this."""
+    return int(getattr(module, "num_heads", module.config.num_attention_heads))
 
 
 def _settings(module: Any, kind: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +96,7 @@ def _settings(module: Any, kind: str, options: dict[str, Any]) -> dict[str, Any]
     query = projections(module)[0][0]
     return {
         "kind": kind,
-        **cosine_options(len(query) // module.config.num_attention_heads, **options),
+        **cosine_options(len(query) // _heads(module), **options),
     }
 
 
@@ -197,15 +206,17 @@ def _bound(model: Any, place: str, n: int, **options: Any) -> Bound:
         output = module.c_proj.weight.T
     elif hasattr(module, "o_proj"):
         output = module.o_proj.weight
+    elif hasattr(module, "out_proj"):
+        output = module.out_proj.weight
     else:
         output = model.get_submodule(place.rpartition(".")[0]).output.dense.weight
     query, key, value = (weight for weight, _ in projections(module))
-    heads = module.config.num_attention_heads
+    heads = _heads(module)
     settings = dict(module.config.taut_attention)
     if settings.pop("kind") == "l2":
         return l2_bound(query, value, output, heads, n, _evaluated, **options)
     given: dict[str, Any] = {"context": None, "mask": "any", **options}
-    if _crosses(module) != (given["context"] is not None):
+    if _crosses(model, place) != (given["context"] is not None):
         raise ValueError(f"context= is for cross-attention, and needed there: {place}")
     bound = cosine_bound((query, key, value), output, heads, n=n, **given, **settings)
     return bound._replace(domain=_evaluated(bound.domain))

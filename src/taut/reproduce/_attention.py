@@ -33,7 +33,7 @@ COLUMNS = {"hellaswag": "ctx", "piqa": "goal"}
 def figure_1(options: Options) -> Result:
     """Attention scores of vision transformers on images."""
     models, data = options.models or VISION, options.data or IMAGES
-    records = _records(models, data, options, full=100, quick=4, rows=8, size=1)
+    records = _records(models, data, options, "images", full=100, quick=4, rows=8, size=1)
     return _result("figure-1", "Figure 1: attention of vision transformers", records, options, [])
 
 
@@ -42,7 +42,7 @@ def figure_3(options: Options) -> Result:
     models = options.models or ((EMBEDDED,) if options.quick and not options.data else LANGUAGE)
     others = tuple(model for model in models if model != EMBEDDED)
     data = options.data or PROMPTS
-    records = _records(others, data, options, full=100, quick=12, rows=16, size=4)
+    records = _records(others, data, options, "text", full=100, quick=12, rows=16, size=4)
     if EMBEDDED in models:
         from taut.audit._embedded import embedded_data, embedded_models
 
@@ -59,15 +59,22 @@ def figure_3(options: Options) -> Result:
 
 
 def _records(
-    models: tuple[str, ...], data: tuple[str, ...], options: Options, *,
+    models: tuple[str, ...], data: tuple[str, ...], options: Options, kind: str, *,
     full: int, quick: int, rows: int, size: int,
 ) -> dict[tuple[str, str], Record]:  # fmt: skip
     count = options.size(full, quick)
     found: dict[tuple[str, str], Record] = {}
     for source in data if models else ():
         samples = read(source, count)
+        if samples.kind != kind:
+            raise ValueError(f"this figure needs {kind}, {source} is {samples.kind}")
         for model in models:
             name = Path(model).name.removesuffix(".gguf") or model
+            if (name, short(source)) in found:
+                raise ValueError(
+                    f"two models or data sets are called {name} on {short(source)}: one of them "
+                    "must be renamed, or left out"
+                )
             found[name, short(source)] = _audited(model, name, samples, options, rows, size)
     return found
 
@@ -84,6 +91,8 @@ def read(name: str, count: int) -> Any:
         # A context, the number of the right ending, and four endings.
         if len(lines) % 6 == 0 and all(line.isdigit() for line in lines[1::6]):
             lines = lines[::6]
+        if not any(line.strip() for line in lines):
+            raise ValueError(f"there is no text in {name}")
         return Samples("text", [line for line in lines if line.strip()][:count], name)
     column = next((c for key, c in COLUMNS.items() if key in name.lower()), None)
     table = name.startswith("hf:") or name.endswith((".jsonl", ".csv", ".parquet"))
@@ -102,7 +111,7 @@ def _audited(
     )  # fmt: skip
     record, _ = _command.audited(place, label, samples, asked)
     if record is None or not record.complete:
-        raise RuntimeError("stopped before all of the data was seen; the same command goes on")
+        raise KeyboardInterrupt("stopped before all of the data was seen")
     if not record.layers:
         raise ValueError(f"no attention was seen in {label}")
     return record

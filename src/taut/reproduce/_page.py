@@ -26,8 +26,12 @@ def write(result: Result, folder: Path, command: str) -> list[Path]:
         for ending in (".svg", ".png"):
             files.append(folder / f"{result.name}{ending}")
             part = files[-1].with_suffix(f".part{ending}")
-            picture.save(str(part), **({"scale_factor": 2} if ending == ".png" else {}))
-            os.replace(part, files[-1])
+            try:
+                picture.save(str(part), **({"scale_factor": 2} if ending == ".png" else {}))
+                os.replace(part, files[-1])
+            except OSError as error:
+                part.unlink(missing_ok=True)
+                raise OSError(f"cannot write {files[-1]}: {error.strerror}") from error
     return files
 
 

@@ -50,7 +50,7 @@ def figure_4(options: Options) -> Result:
             plots += _plots(f"{who}, mean reward {reward:.0f}", found, options, epsilons)
     claims = [
         Claim("never above λ/2 (largest share of it, random and worst directions)", "at most 1",
-              below(max(shares), 1.0), never_above(shares, 1 + 1e-12)),
+              below(float(np.max(shares)), 1.0), never_above(shares, 1 + 1e-12)),
         Claim("untrained policies: the largest ratio grows with λ (shares of λ/2 differ by a "
               "factor of)", "in proportion", f"up to {max(spreads[False]):.3f}",
               max(spreads[False]) < 1.1),

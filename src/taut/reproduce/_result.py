@@ -101,8 +101,8 @@ def _plain(value: Any) -> Any:
 
 
 def never_above(found: Sequence[float], limit: float) -> bool:
-    """Whether no number exceeds a limit; NaN does."""
-    return all(value <= limit for value in found)
+    """Whether there are numbers and none exceeds a limit; NaN does."""
+    return len(found) > 0 and all(value <= limit for value in found)
 
 
 def ratio_plots(

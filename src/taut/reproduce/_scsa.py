@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from taut.attention import scsa
 from taut.reproduce._options import Options
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table, never_above
 
 WIDTH, TAU, NU, EPSILON = 4, 2.0, 1.0, 0.5
 FORMS: tuple[Literal["seed", "covariance"], ...] = ("seed", "covariance")
@@ -30,28 +32,34 @@ def theorem_2(options: Options) -> Result:
         Curve("reached by ascent", [], []),
         Curve("at random inputs", [], []),
     ]
+    best = None  # tokens where ascent ended for half as many: doubled, they have the same norm
+    shares: dict[str, list[float]] = {"paper": [], "covariances": []}
     for n in sizes:
         wq, wk, wv = (w.numpy() for w in weights)
         seed_bound, bound = (
             float(scsa(wq, wk, wv, n=n, form=form, tau=TAU, nu=NU, epsilon=EPSILON).upper)
             for form in FORMS
         )
-        at_random, reached = _reached(weights, n, steps, source)
+        at_random, reached, best = _reached(weights, n, steps, source, best)
         numbers = (seed_bound, bound, reached, at_random)
         rows.append([str(n), *(f"{number:.4g}" for number in numbers), f"{reached / bound:.3f}",
                      f"{reached / seed_bound:.4f}"])  # fmt: skip
+        shares["paper"].append(reached / seed_bound)
+        shares["covariances"].append(reached / bound)
         for curve, number in zip(curves, numbers, strict=True):
             curve.x.append(float(n))
             curve.y.append(number)
-    under = [float(row[5]) <= 1 and float(row[6]) <= 1 for row in rows]
     return Result(
         "theorem-2",
         "Theorem 2: a Lipschitz bound for scaled cosine similarity attention",
         {"width": WIDTH, "tau": TAU, "nu": NU, "epsilon": EPSILON, "steps": steps,
          "seed": options.seed},
         [
-            Claim("the paper's bound is never exceeded", "holds",
-                  "held" if all(under) else "exceeded", all(under)),
+            Claim("the paper's bound is never exceeded (largest share of it)", "≤ 1",
+                  f"{np.max(shares['paper']):.4f}", never_above(shares["paper"], 1)),
+            Claim("nor is the one from covariances", "not in the paper",
+                  f"{np.max(shares['covariances']):.4f}",
+                  None if never_above(shares["covariances"], 1) else False),
             Claim("it is half of that of Qi et al. (2023)", "factor 2", "not compared", None),
         ],
         [Table("Bounds and constants", ["tokens", "paper", "covariances", "ascent", "random inputs",
@@ -60,12 +68,15 @@ def theorem_2(options: Options) -> Result:
         ["The bound of the paper grows with the square of the number of tokens. The one from "
          "covariances (theorem scsa-cov) grows with its root, holds for the same map and is proved "
          "in the documentation. The constants are largest singular values of the derivative, at "
-         "random inputs and where gradient ascent over the inputs ended."],
+         "random inputs and where gradient ascent over the inputs ended: found, not proved to be "
+         "the largest."],
     )  # fmt: skip
 
 
-def _reached(weights: list[Any], n: int, steps: int, source: Any) -> tuple[float, float]:
-    """The norm of the derivative at random inputs, and the largest that ascent finds."""
+def _reached(
+    weights: list[Any], n: int, steps: int, source: Any, half: Any
+) -> tuple[float, float, Any]:
+    """The norm of the derivative at random inputs, the largest that ascent finds, and where."""
     import torch
 
     def attend(x: Any) -> Any:
@@ -79,17 +90,19 @@ def _reached(weights: list[Any], n: int, steps: int, source: Any) -> tuple[float
         slope = torch.func.jacrev(attend)(x).reshape(n * WIDTH, n * WIDTH)
         return torch.linalg.matrix_norm(slope, 2)
 
-    best, first = 0.0, 0.0
-    for start in range(3):
-        x = torch.randn(n, WIDTH, generator=source, dtype=torch.float64) * 10.0 ** (-start)
-        x.requires_grad_()
+    starts = [
+        torch.randn(n, WIDTH, generator=source, dtype=torch.float64) * 10.0**-k for k in range(3)
+    ]
+    first = max(float(norm(x)) for x in starts)
+    best, where = first, starts[0]
+    for x in [*starts, *([] if half is None else [torch.cat([half, half])])]:
+        x = x.clone().requires_grad_()
         optimizer = torch.optim.Adam([x], lr=0.05)
-        for step in range(steps):
+        for _ in range(steps):
             value = norm(x)
-            if step == 0:
-                first = max(first, float(value.detach()))
-            best = max(best, float(value.detach()))
+            if float(value.detach()) > best:
+                best, where = float(value.detach()), x.detach().clone()
             optimizer.zero_grad()
             (-value.log()).backward()
             optimizer.step()
-    return first, best
+    return first, best, where

@@ -131,20 +131,30 @@ def _what(found: Any) -> str:
 
 def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor:
     """Images (files or of Pillow) at the model's size, with the mean and deviation it knows."""
-    try:
-        from PIL import Image
-    except ImportError:
-        raise ImportError("images need Pillow: pip install 'taut[hf]'") from None
     size = getattr(getattr(model, "config", None), "image_size", 224)
     height, width = (size, size) if isinstance(size, int) else size
     read = _preprocessor(name)
     mean = read.get("image_mean", [0.485, 0.456, 0.406])
     deviation = read.get("image_std", [0.229, 0.224, 0.225])
+    return normalised(pictures, (width, height), mean, deviation)
+
+
+def normalised(
+    pictures: Sequence[Any],
+    size: tuple[int, int],
+    mean: Sequence[float],
+    deviation: Sequence[float],
+) -> torch.Tensor:
+    """Images (files or of Pillow) as (images, colours, height, width), less their mean."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("images need Pillow: pip install 'taut[hf]'") from None
     arrays = []
     for picture in pictures:
         try:
             image = picture if isinstance(picture, Image.Image) else Image.open(picture)
-            small = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
+            small = image.convert("RGB").resize(size, Image.Resampling.BICUBIC)
         except OSError as error:
             raise ValueError(f"cannot read the image {picture}: {error}") from None
         arrays.append((np.asarray(small) / 255.0 - mean) / deviation)
