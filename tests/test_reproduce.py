@@ -375,7 +375,7 @@ def test_the_command(tmp_path):
     assert (tmp_path / "taut-reproduce" / "example-1.json").exists()
     wrong = taut("nothing")
     assert wrong.returncode == 2
-    assert "no experiment 'nothing'" in wrong.stderr
+    assert "No such command 'nothing'" in wrong.stderr
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

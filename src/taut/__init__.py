@@ -23,7 +23,7 @@ from taut._steps import (
 )
 
 if TYPE_CHECKING:
-    from taut import attention, audit, control, games, reproduce, torch
+    from taut import attention, audit, control, games, reproduce, sequences, torch
 
 __version__ = "0.1.0"
 
@@ -56,6 +56,7 @@ __all__ = [
     "probability_intervals",
     "regularity",
     "reproduce",
+    "sequences",
     "softmax",
     "softmin",
     "step_bound",
@@ -70,7 +71,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import these packages on first use: not everybody needs them."""
-    if name not in ("attention", "audit", "control", "games", "reproduce", "torch"):
+    if name not in ("attention", "audit", "control", "games", "reproduce", "sequences", "torch"):
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 

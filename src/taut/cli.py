@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-try:
-    import typer
-except ImportError:
-    sys.exit("the command line needs typer and rich: pip install 'taut[cli]'")
+from taut._cli import numbers, said, typer
+from taut.cli_reproduce import app as reproduce
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,22 +16,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Measure, bound and control how sensitive softmax and attention are.",
 )
-
-
-@contextmanager
-def _said(command: str) -> Iterator[None]:
-    """Say what is wrong in a line and leave with code 2; a reader who stops reading is no error."""
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
-    except KeyboardInterrupt as stop:  # what was done is kept, as every command sees to
-        typer.echo(f"taut {command}: {stop or 'stopped'}", err=True)
-        raise typer.Exit(130) from None
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        typer.echo(f"taut {command}: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 def _version(asked: bool) -> None:
@@ -99,7 +78,7 @@ def game(
     options = Options(
         tau, nash, method, tolerance, max_iterations, damping, plot, as_json=json, show=show
     )
-    with _said("game"):
+    with said("game"):
         reached = run(file, options)
     raise typer.Exit(0 if reached else 3)
 
@@ -159,7 +138,7 @@ def certify(
     Models of text are bounded from their word embeddings, models of images from the pixels. The
     exit code is 0, or 2 if the input is wrong or a module has no rule.
     """
-    with _said("certify"):
+    with said("certify"):
         from taut.torch._command import Options, run
 
         options = Options(
@@ -192,13 +171,6 @@ def _config(context: typer.Context, file: Path | None) -> Path | None:
         raise typer.BadParameter(f"{file} has unknown options: {', '.join(unknown)}")
     context.default_map = given
     return file
-
-
-def _numbers(text: str, what: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise ValueError(f"--{what} must be numbers with commas between, got {text!r}") from None
 
 
 @app.command()
@@ -267,12 +239,12 @@ def audit(
     """
     # Threads of PyTorch that wait by spinning would take the cores from the kernels in between.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with _said("audit"):
+    with said("audit"):
         from taut.audit._command import Options, run
 
         options = Options(
             data or [], column, tokenizer, dtype, device, batch_size, max_length, limit,
-            _numbers(p, "p"), _numbers(epsilons, "epsilons"), threshold,
+            numbers(p, "p"), numbers(epsilons, "epsilons"), threshold,
             scale if logits else None, seed, revision, output_dir,
             as_json=json, show=show, trust_remote_code=trust_remote_code,
         )  # fmt: skip
@@ -291,7 +263,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of an audit: one HTML file that works offline."""
-    with _said("report"):
+    with said("report"):
         from taut.audit import Record, save_picture, write_report
 
         found = Record.load(record)
@@ -310,7 +282,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare audits: models, or one model before and after training."""
-    with _said("compare"):
+    with said("compare"):
         from taut.audit._show import compared
 
         compared(records, show, as_json=json)
@@ -321,7 +293,7 @@ def list_records(
     folder: Annotated[Path, typer.Argument(help="Where audits were kept.")] = Path("taut-audit"),
 ) -> None:
     """List the audits in a folder."""
-    with _said("ls"):
+    with said("ls"):
         from taut.audit._show import listed
 
         listed(folder)
@@ -342,55 +314,7 @@ def env() -> None:
             typer.echo(f"{name} is not installed")
 
 
-@app.command()
-def reproduce(
-    experiment: Annotated[
-        str | None,
-        typer.Argument(help="Its name, or all; a list of them if not given.", show_default=False),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: minutes for all.")] = False,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="For figures: folder, Hub id or file, instead of the paper's models."),
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="For figures: as for taut audit, instead of the paper's data sets."),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Images, prompts or states at most; the paper's if not given."),
-    ] = None,
-    p: Annotated[str, typer.Option(help="Exponents of norms.")] = "1,2,4,8,inf",
-    epsilons: Annotated[str, typer.Option(help="Step sizes.")] = "1e-3,1e-2,1e-1,1,10",
-    scales: Annotated[str, typer.Option(help="Inverse temperatures, for figure-4.")] = "0.5,1,2,4",
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
-    output_dir: Annotated[Path, typer.Option(help="Folder of records, pages and figures.")] = Path(
-        "taut-reproduce"
-    ),
-) -> None:
-    """Run the experiments of "Softmax is 1/2-Lipschitz", the paper's numbers beside one's own.
-
-    Writes a JSON record, a Markdown page and a figure (SVG and PNG). Long runs go on from where
-    they were stopped. The exit code is 0, 1 if one of all could not be run, and 2 if the input is
-    wrong.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with _said("reproduce"):
-        from taut.reproduce import Options
-        from taut.reproduce._command import listed
-        from taut.reproduce._command import reproduce as run
-
-        if experiment is None:
-            listed()
-            return
-        options = Options(
-            quick, seed, tuple(_numbers(p, "p")), tuple(_numbers(epsilons, "epsilons")),
-            tuple(model or ()), tuple(data or ()), limit, tuple(_numbers(scales, "scales")),
-            output_dir,
-        )  # fmt: skip
-        complete = run(experiment, options, shlex.join(["taut", *sys.argv[1:]]))
-    raise typer.Exit(0 if complete else 1)
+app.add_typer(reproduce, name="reproduce")
 
 
 def main() -> None:

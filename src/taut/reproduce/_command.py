@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from taut.reproduce._options import Options
 from taut.reproduce._page import AGREES, write
@@ -21,6 +22,8 @@ def listed() -> None:
     for name, experiment in EXPERIMENTS.items():
         table.add_row(name, experiment.summary)
     table.add_row("all", "all of these")
+    table.add_row("translation", "transformers under orthogonality constraints: BLEU")
+    table.add_row("dialogue", "the same: nine measures of replies")
     Console().print(table)
 
 
@@ -63,10 +66,14 @@ def _own(name: str, options: Options) -> Options:
 def _one(name: str, options: Options, command: str) -> None:
     began = time.monotonic()
     _warn_of_unused(name, options)
-    result = run(name, options)
-    files = write(result, options.folder, command)
+    shown(run(name, options), options.folder, command, f"{time.monotonic() - began:.0f} s; ")
+
+
+def shown(result: Result, folder: Path, command: str, before: str = "") -> None:
+    """Write a result down, show its claims and say where the page is."""
+    files = write(result, folder, command)
     _show(result)
-    print(f"{time.monotonic() - began:.0f} s; page: {files[1]}\n")
+    print(f"{before}page: {files[1]}\n")
 
 
 def _warn_of_unused(name: str, options: Options) -> None:

@@ -1,0 +1,38 @@
+"""What all commands share: how they say that something is wrong, and how they read numbers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+try:
+    import typer
+except ImportError:
+    sys.exit("the command line needs typer and rich: pip install 'taut[cli]'")
+
+__all__ = ["numbers", "said", "typer"]
+
+
+@contextmanager
+def said(command: str) -> Iterator[None]:
+    """Say what is wrong in a line and leave with code 2; a reader who stops reading is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt as stop:  # what was done is kept, as every command sees to
+        typer.echo(f"taut {command}: {stop or 'stopped'}", err=True)
+        raise typer.Exit(130) from None
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
+        typer.echo(f"taut {command}: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def numbers(text: str, what: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"--{what} must be numbers with commas between, got {text!r}") from None

@@ -1,0 +1,128 @@
+"""Runs of several ways and seeds side by side: means, spreads, and tests of pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import mean
+from typing import Any, NamedTuple
+
+from taut.reproduce._result import Curve, Plot, Table
+
+Facts = dict[str, Any]
+Number = Callable[[Facts], float | None]
+
+
+class Difference(NamedTuple):
+    """Of a way from the base, seed by seed, and the p-value of Student's test of pairs."""
+
+    values: list[float]
+    p: float
+
+    def __str__(self) -> str:
+        if not self.values:
+            return "–"
+        p = "" if math.isnan(self.p) else f", p = {self.p:.2f}"
+        return f"{spread(self.values, signed=True)}{p}"
+
+
+class Compared:
+    """The facts of all runs, by way in their order."""
+
+    def __init__(self, facts: Sequence[Facts]) -> None:
+        self.ways: dict[str, list[Facts]] = {}
+        for one in facts:
+            self.ways.setdefault(one["recipe"]["way"], []).append(one)
+
+    def values(self, way: str, number: Number) -> list[float]:
+        """Of the runs of a way that did not break down."""
+        found = (number(one) for one in self.ways[way] if "failed" not in one)
+        return [value for value in found if value is not None]
+
+    def difference(self, way: str, number: Number) -> Difference:
+        """From the base, of the same seeds; three seeds say little, whatever the test says."""
+        runs = {
+            name: {o["recipe"]["seed"]: number(o) for o in self.ways[name] if "failed" not in o}
+            for name in ("base", way)
+        }
+        pairs = [
+            (value, other)
+            for seed, value in runs[way].items()
+            if value is not None and (other := runs["base"].get(seed)) is not None
+        ]
+        values = [one - other for one, other in pairs]
+        return Difference(values, _p_value(values))
+
+    def row(self, way: str, numbers: Sequence[Number], digits: int = 2) -> list[str]:
+        """Mean and range of each number."""
+        return [spread(self.values(way, number), digits) for number in numbers]
+
+    def failed(self) -> list[str]:
+        """What broke down, and how."""
+        return [
+            f"{way}, seed {one['recipe']['seed']}: {one['failed']}"
+            for way, runs in self.ways.items()
+            for one in runs
+            if "failed" in one
+        ]
+
+
+def _p_value(values: list[float]) -> float:
+    """Of the mean being 0, two-sided; NaN where there is nothing to judge by."""
+    from scipy.stats import ttest_1samp
+
+    if len(values) < 2 or len(set(values)) == 1:
+        return math.nan
+    return float(ttest_1samp(values, 0.0).pvalue)
+
+
+def spread(values: Sequence[float], digits: int = 2, *, signed: bool = False) -> str:
+    """Mean and range, or a dash without any."""
+    if not values:
+        return "–"
+    sign = "+" if signed else ""
+    middle, low, high = (f"{v:{sign}.{digits}f}" for v in (mean(values), min(values), max(values)))
+    return middle if len(values) == 1 else f"{middle} ({low} to {high})"
+
+
+def before_and_after(name: str) -> tuple[Number, Number]:
+    """A fact of the model before and after its training."""
+    return (lambda one: one["before"].get(name)), (lambda one: one["after"].get(name))
+
+
+def sensitivities(found: Compared) -> Table:
+    """What the ways did to singular values, penalties, constants and the training itself."""
+    names = {"sigma_max": "largest singular value", "AM": "AM", "LA": "LA", "LF": "LF",
+             "constant_mean": "mean local constant",
+             "constant_largest": "largest local constant"}  # fmt: skip
+    base = mean(found.values("base", lambda one: one["seconds"] / one["steps"]) or [math.nan])
+    rows = []
+    for way in found.ways:
+        row = [way]
+        for name in names:
+            first, last = before_and_after(name)
+            digits = 3 if "constant" in name else 1
+            start = found.values(way, first)
+            row.append(
+                f"{mean(start):.{digits}f} → {spread(found.values(way, last), digits)}"
+                if start else "–"
+            )  # fmt: skip
+        row += found.row(way, [lambda one: one["score_largest"]], 1)
+        row += found.row(way, [lambda one: one["gradient_median"]], 2)
+        row += found.row(way, [lambda one: one["gradient_largest"]], 1)
+        row += found.row(way, [lambda one: one["seconds"] / one["steps"] / base], 2)
+        rows.append(row)
+    header = ["way", *names.values(), "largest score", "gradient norm, median", "largest",
+              "time of a step, of the base's"]  # fmt: skip
+    return Table("What the constraints did, before → after training", header, rows)
+
+
+def curves(found: Compared) -> Plot:
+    """Losses of validation, the mean of the seeds."""
+    lines = []
+    for way, runs in found.ways.items():
+        series = [dict(map(tuple, one["curve"])) for one in runs if "failed" not in one]
+        steps = sorted(set.intersection(*map(set, series))) if series else []
+        lines.append(Curve(way, [float(s) for s in steps],
+                           [mean(one[s] for one in series) for s in steps]))  # fmt: skip
+    return Plot("Validation, mean of the seeds", "step", "loss of a piece", lines)

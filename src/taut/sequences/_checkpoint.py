@@ -1,0 +1,69 @@
+"""Checkpoints of a training: whole or not there, the newest one alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from taut._files import write_whole
+
+
+class Progress:
+    """How far a training is; a part of its checkpoints."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.best = float("inf")
+        self.best_step = 0
+        self.stale = 0  # validations since the best
+        self.seconds = 0.0
+        self.lines = 0  # of the log
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        vars(self).update(state)
+
+
+def save(accelerator: Any, folder: Path, step: int) -> None:
+    """Write a checkpoint beside the last one, then point to it, then remove the last one."""
+    name = f"checkpoint-{step}"
+    try:
+        if accelerator.is_main_process:
+            shutil.rmtree(folder / name, ignore_errors=True)
+        accelerator.wait_for_everyone()
+        accelerator.save_state(str(folder / name))
+        accelerator.wait_for_everyone()
+        if accelerator.is_main_process:
+            write_whole(json.dumps({"checkpoint": name}), folder / "latest.json")
+            for old in folder.glob("checkpoint-*"):
+                if old.name != name:
+                    shutil.rmtree(old, ignore_errors=True)
+    except (OSError, RuntimeError) as error:  # torch says RuntimeError on a full disk
+        shutil.rmtree(folder / name, ignore_errors=True)
+        raise OSError(
+            f"cannot write a checkpoint to {folder}: {error}; the last one is kept, and the same "
+            "command goes on from it"
+        ) from error
+
+
+def load(accelerator: Any, folder: Path) -> None:
+    """Go on from the newest checkpoint, if there is one."""
+    file = folder / "latest.json"
+    if file.exists():
+        name = json.loads(file.read_text(encoding="utf-8"))["checkpoint"]
+        accelerator.load_state(str(folder / name))
+
+
+def save_weights(model: Any, folder: Path) -> None:
+    """A model of transformers in a folder that is whole or not there."""
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    model.save_pretrained(part)
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)

@@ -1,0 +1,57 @@
+"""Translate with beams, as S4 does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from taut.sequences._batches import grouped, tensors
+from taut.sequences._subwords import END, Subwords
+
+BEAMS, LENGTH_PENALTY = 4, 0.6
+
+
+def answers(
+    model: Any,
+    subwords: Subwords,
+    sources: Sequence[str],
+    *,
+    longest: int,
+    beams: int = BEAMS,
+    length_penalty: float = LENGTH_PENALTY,
+    pieces: int = 4000,
+) -> list[str]:
+    """What the model makes of each source, in their order.
+
+    Notes
+    -----
+    Scores of beams are divided by lengthᵖ, p the penalty, as ``generate`` of transformers does;
+    Tensor2Tensor, which S4 used, divides by ((5 + length)/6)ᵖ.
+    """
+    import torch
+    from rich.console import Console
+    from rich.progress import track
+
+    rows = subwords.encode(sources, longest)
+    encoded = [(row, [END]) for row in rows]
+    batches = grouped(encoded, pieces)
+    found: dict[int, str] = {}
+    device = next(model.parameters()).device
+    model.eval()
+    bar = track(batches, "decoding", console=Console(stderr=True), transient=True,
+                disable=not sys.stderr.isatty())  # fmt: skip
+    with torch.no_grad():
+        for batch in bar:
+            given = tensors(encoded, batch)
+            # A text is seldom twice as long as its translation.
+            most = min(longest, 2 * given["input_ids"].shape[1] + 10)
+            made = model.generate(
+                input_ids=given["input_ids"].to(device),
+                attention_mask=given["attention_mask"].to(device),
+                num_beams=beams, length_penalty=length_penalty, do_sample=False,
+                max_new_tokens=most - 1,
+            )  # fmt: skip
+            texts = subwords.decode([row[1:] for row in made.tolist()])
+            found.update(zip(batch, texts, strict=True))
+    return [found[place] for place in range(len(rows))]

@@ -1,0 +1,47 @@
+"""What is written down while a model is trained: lines of JSON, and TensorBoard's events."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from taut._files import write_whole
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    """The lines of a log; a last one that was cut short is left out."""
+    found = []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return found
+
+
+class Log:
+    """A log that goes on where a checkpoint was: what a killed run wrote later is forgotten."""
+
+    def __init__(self, folder: Path, kept: int, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        file = folder / "log.jsonl"
+        found = lines(file)[:kept]
+        write_whole("".join(json.dumps(line) + "\n" for line in found), file)
+        self.count = len(found)
+        self._file = file.open("a", encoding="utf-8")
+        self._board: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def write(self, step: int, values: dict[str, float]) -> None:
+        """Values by name at a step."""
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        self.count += 1
+        for name, value in values.items():
+            self._board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """No more."""
+        self._file.close()
+        self._board.close()

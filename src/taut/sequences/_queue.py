@@ -1,0 +1,137 @@
+"""Many runs in a queue: several at a time, each once, going on after whatever stopped them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taut.sequences._corpus import Corpus, Pair
+from taut.sequences._read import checksum
+from taut.sequences._recipe import Recipe
+from taut.sequences._run import FACTS, Scorer, run
+from taut.sequences._train import Stopped
+
+WAIT = 2.0  # seconds between two looks at runs of other processes
+
+
+def folder_of(recipe: Recipe, corpus: Corpus, folder: Path) -> Path:
+    """Where a run is: by its way and seed, and a mark of everything else."""
+    way = str(recipe.way).replace(", ", "-")
+    return folder / f"{way}-seed{recipe.seed}-{recipe.mark(checksum(corpus))}"
+
+
+def run_all(
+    recipes: Sequence[Recipe],
+    corpus: Corpus,
+    folder: Path,
+    score: Scorer,
+    *,
+    tests: Mapping[str, Sequence[Pair]] | None = None,
+    jobs: int = 1,
+) -> list[dict[str, Any]]:
+    """Run all recipes; their facts in the same order.
+
+    A run that is done is not done again; one that was stopped goes on. Other processes, of this
+    command or of another one on the same folder, take other runs: each is locked by who works on
+    it, and the lock of a process that was killed is gone with it.
+
+    Parameters
+    ----------
+    recipes, corpus, score, tests
+        As in :func:`run`.
+    folder
+        Of all runs; each has its own inside.
+    jobs
+        Processes, which share the cores.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
+    arguments = (list(recipes), corpus, folder, score, dict(tests or {}))
+    if jobs == 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        return _work(*arguments)
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_worker, args=(jobs, *arguments)) for _ in range(jobs)]
+    for worker in workers:
+        worker.start()
+    try:
+        for worker in workers:
+            worker.join()
+    except BaseException:  # Ctrl-C reaches the workers as well; other ends do not
+        for worker in workers:
+            if worker.is_alive() and worker.pid is not None:
+                os.kill(worker.pid, signal.SIGTERM)
+        for worker in workers:
+            worker.join()
+        raise
+    codes = {worker.exitcode for worker in workers} - {0}
+    if STOPPED in codes:
+        raise Stopped("stopped; the same command goes on")
+    if codes:
+        raise RuntimeError("a worker ended with an error, which is printed above")
+    return _work(*arguments)  # all are done: this reads them
+
+
+STOPPED = 130
+
+
+def _worker(jobs: int, *arguments: Any) -> None:
+    import torch
+
+    torch.set_num_threads(max((os.cpu_count() or 1) // jobs, 1))
+    try:
+        _work(*arguments)
+    except Stopped:
+        sys.exit(STOPPED)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"taut: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _work(
+    recipes: list[Recipe], corpus: Corpus, folder: Path, score: Scorer,
+    tests: dict[str, Sequence[Pair]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """All runs that nobody else works on; then wait for the others."""
+    from filelock import FileLock, Timeout
+
+    places = [folder_of(recipe, corpus, folder) for recipe in recipes]
+    alone = int(os.environ.get("WORLD_SIZE", "1")) > 1  # processes of one training go together
+    while True:
+        for recipe, place in zip(recipes, places, strict=True):
+            if (place / FACTS).exists():
+                continue
+            place.mkdir(parents=True, exist_ok=True)
+            if alone:
+                _one(recipe, corpus, place, score, tests)
+                continue
+            try:
+                with FileLock(str(place / "lock"), timeout=0):
+                    if not (place / FACTS).exists():  # done by another while we looked
+                        _one(recipe, corpus, place, score, tests)
+            except Timeout:
+                continue
+        if all((place / FACTS).exists() for place in places):
+            break
+        time.sleep(WAIT)
+    return [
+        run(corpus, recipe, place, score, tests)
+        for recipe, place in zip(recipes, places, strict=True)
+    ]
+
+
+def _one(
+    recipe: Recipe, corpus: Corpus, place: Path, score: Scorer, tests: dict[str, Sequence[Pair]]
+) -> None:
+    began = time.monotonic()
+    facts = run(corpus, recipe, place, score, tests)
+    told = facts.get("failed") or ", ".join(
+        f"{name} {found['headline']}" for name, found in facts["scores"].items()
+    )
+    minutes, seconds = divmod(int(time.monotonic() - began), 60)
+    print(f"{recipe.way}, seed {recipe.seed}: {told} ({minutes}:{seconds:02d})", flush=True)

@@ -1,0 +1,70 @@
+"""A corpus by its name: catalogs, a folder, or a data set of the Hub."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from taut.sequences._catalogs import catalog_corpus
+from taut.sequences._corpus import Corpus
+from taut.sequences._dialogues import daily_dialog, persona_chat
+from taut.sequences._hub import SETS, hub_corpus
+from taut.sequences._local import local_corpus
+
+CATALOGS = "catalogs"
+
+
+def read_corpus(name: str, source: str, target: str, *, limit: int | None = None) -> Corpus:
+    """Parallel text by name.
+
+    Parameters
+    ----------
+    name
+        ``"catalogs"``: translations of programs, of installed packages; ``"catalogs:FOLDER"``,
+        those below a folder, or several with commas between; a folder of aligned files; one of the
+        paper's data sets, such as ``"iwslt14-de-en"``, or ``"hf:owner/name:configuration"``.
+    source, target
+        Languages, such as ``"de"`` and ``"en"``.
+    limit
+        Pairs to train on at most.
+    """
+    kind, _, folder = name.partition(":")
+    if kind == CATALOGS:
+        corpus = catalog_corpus(source, target, folders=folder.split(",") if folder else None)
+    elif name in SETS or kind == "hf":
+        corpus = hub_corpus(name, source, target, limit=limit)
+    elif Path(name).is_dir():
+        corpus = local_corpus(name, source, target)
+    else:
+        raise ValueError(
+            f"no data {name!r}: give a folder with train.{source} and train.{target}, catalogs, "
+            f"hf:owner/name:configuration, or one of {', '.join(SETS)}"
+        )
+    return _limited(corpus, limit)
+
+
+def read_dialogues(name: str, *, turns: int = 1, limit: int | None = None) -> Corpus:
+    """Dialogues by name: ``"persona-chat"`` of the Hub, or a folder with DailyDialog."""
+    if name == "persona-chat":
+        return _limited(persona_chat(turns=turns, limit=limit), limit)
+    if not Path(name).is_dir():
+        raise ValueError(f"no dialogues {name!r}: give a folder with DailyDialog, or persona-chat")
+    return _limited(daily_dialog(name, turns=turns), limit)
+
+
+def _limited(corpus: Corpus, limit: int | None) -> Corpus:
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit must be at least 1, got {limit}")
+    kept = (corpus.name, corpus.source, corpus.target, corpus.train[:limit])
+    return Corpus(*kept, corpus.valid[:limit], corpus.test[:limit], corpus.notes)
+
+
+def checksum(corpus: Corpus) -> str:
+    """Of all texts: what runs on another corpus must not be taken for."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (corpus.train, corpus.valid, corpus.test):
+        for pair in part:
+            digest.update("\t".join(pair).encode())
+            digest.update(b"\n")
+        digest.update(b"\n")
+    return digest.hexdigest()

@@ -1,0 +1,134 @@
+"""One run: learn pieces, train, take the best weights, decode, score, and write the facts down."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taut._files import write_whole
+from taut.sequences._batches import Encoded
+from taut.sequences._checkpoint import Progress
+from taut.sequences._corpus import Corpus, Pair
+from taut.sequences._decode import answers
+from taut.sequences._log import lines
+from taut.sequences._models import build
+from taut.sequences._read import checksum
+from taut.sequences._recipe import Recipe
+from taut.sequences._sensitivity import sensitivity
+from taut.sequences._subwords import Subwords
+from taut.sequences._train import Data, train
+from taut.sequences._ways import prepared
+
+Scorer = Callable[[list[str], list[str]], dict[str, Any]]
+FACTS = "facts.json"
+EXAMPLES = 5
+
+
+def run(
+    corpus: Corpus,
+    recipe: Recipe,
+    folder: Path,
+    score: Scorer,
+    tests: Mapping[str, Sequence[Pair]] | None = None,
+) -> dict[str, Any]:
+    """Run a recipe on a corpus, or go on with it; its facts, which are read if it was done before.
+
+    Parameters
+    ----------
+    corpus, recipe
+        What decides the run.
+    folder
+        Of this run: facts, answers, log, weights and checkpoints.
+    score
+        What to make of answers and references.
+    tests
+        Pairs to answer besides those of the corpus, by name.
+    """
+    from accelerate import PartialState
+
+    file = folder / FACTS
+    if file.exists():
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    folder.mkdir(parents=True, exist_ok=True)
+    subwords = _subwords(corpus, recipe, folder)
+    data = Data(*(_encoded(subwords, part, recipe) for part in (corpus.train, corpus.valid)))
+    model = build(
+        recipe.size, len(subwords), longest=recipe.longest, family=recipe.family, seed=recipe.seed
+    )
+    facts: dict[str, Any] = {
+        "recipe": recipe.to_dict(), "corpus": corpus.name, "checksum": checksum(corpus),
+        "languages": [corpus.source, corpus.target],
+        "pairs": [len(part) for part in (corpus.train, corpus.valid, corpus.test)],
+        "parameters": sum(p.numel() for p in model.parameters()), "pieces": len(subwords),
+    }  # fmt: skip
+    before = sensitivity(model, data.valid)
+    try:
+        progress = train(model, data, recipe, folder)
+    except FloatingPointError as error:  # a run that breaks down is a result
+        facts["failed"] = str(error)
+    else:
+        if PartialState().is_main_process:
+            facts |= _result(model, progress, before, data.valid, recipe, folder)
+            facts["scores"] = _scores(
+                model, subwords, {"test": corpus.test, **(tests or {})}, recipe, folder, score
+            )
+    if PartialState().is_main_process:
+        write_whole(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", file)
+    PartialState().wait_for_everyone()
+    return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _subwords(corpus: Corpus, recipe: Recipe, folder: Path) -> Subwords:
+    """The pieces, learnt once for a run."""
+    file = folder / "pieces.json"
+    if not file.exists():
+        texts = (text for pair in corpus.train for text in pair)
+        Subwords.learn(texts, recipe.tokens, recipe.vocabulary).save(file)
+    return Subwords.load(file)
+
+
+def _encoded(subwords: Subwords, pairs: Sequence[Pair], recipe: Recipe) -> list[Encoded]:
+    sides = (subwords.encode([pair[side] for pair in pairs], recipe.longest) for side in (0, 1))
+    return list(zip(*sides, strict=True))
+
+
+def _result(
+    model: Any, progress: Progress, before: dict[str, float], valid: list[Encoded], recipe: Recipe,
+    folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """How the training went, and what it did to the weights of the best validation."""
+    log = lines(folder / "log.jsonl")
+    gradients = [line["gradient"] for line in log if "gradient" in line]
+    scores = [
+        value for line in log for name, value in line.items() if name.endswith("largest_score")
+    ]
+    best = type(model).from_pretrained(folder / "best")
+    prepared(best, recipe.way)
+    model.load_state_dict(best.state_dict())
+    model.cpu()
+    return {
+        "steps": progress.step, "seconds": round(progress.seconds, 1),
+        "valid_loss": progress.best, "best_step": progress.best_step,
+        "gradient_largest": max(gradients), "gradient_median": statistics.median(gradients),
+        "score_largest": max(scores, default=None),
+        "curve": [[ln["step"], ln["valid/loss"]] for ln in log if "valid/loss" in ln],
+        "before": before, "after": sensitivity(model, valid),
+    }  # fmt: skip
+
+
+def _scores(
+    model: Any, subwords: Subwords, tests: Mapping[str, Sequence[Pair]], recipe: Recipe,
+    folder: Path, score: Scorer,
+) -> dict[str, Any]:  # fmt: skip
+    found: dict[str, Any] = {}
+    for name, pairs in tests.items():
+        made = answers(model, subwords, [source for source, _ in pairs], longest=recipe.longest)
+        references = [target for _, target in pairs]
+        write_whole("".join(f"{text}\n" for text in made), folder / f"answers-{name}.txt")
+        write_whole("".join(f"{text}\n" for text in references), folder / f"references-{name}.txt")
+        examples = [[*pair, text] for pair, text in zip(pairs, made, strict=True)][:EXAMPLES]
+        found[name] = {**score(made, references), "examples": examples}
+    return found

@@ -1,0 +1,27 @@
+"""What runs make of their answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from taut.sequences._dialogue_scores import dialogue_scores
+from taut.sequences._scores import bleu
+
+
+def score_translations(answers: list[str], references: list[str]) -> dict[str, Any]:
+    """BLEU with its signature."""
+    found = bleu(answers, references)
+    return {
+        "headline": f"BLEU {found.score:.2f}", "bleu": found.score, "signature": found.signature,
+        "brevity": found.brevity_penalty, "precisions": list(found.precisions),
+    }  # fmt: skip
+
+
+def score_replies(answers: list[str], references: list[str]) -> dict[str, Any]:
+    """The nine measures of S4, and how each was computed."""
+    found = dialogue_scores(answers, references)
+    return {
+        "headline": ", ".join(f"{score.name} {score.value:.2f}" for score in found[:2]),
+        **{score.name: score.value for score in found},
+        "how": {score.name: score.how for score in found},
+    }

@@ -1,0 +1,241 @@
+"""Train a model by a recipe: on accelerate, with checkpoints from which a run goes on exactly."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from taut.control import Monitor
+from taut.sequences._batches import IGNORED, Encoded, endless, grouped, tensors
+from taut.sequences._checkpoint import Progress, load, save, save_weights
+from taut.sequences._log import Log
+from taut.sequences._recipe import Recipe
+from taut.sequences._ways import constrained, prepared
+
+SAVE_EVERY = 60.0  # seconds between two checkpoints
+LOG_EVERY = 20  # steps between two lines of the log
+
+
+class Data(NamedTuple):
+    """Pairs as numbers."""
+
+    train: list[Encoded]
+    valid: list[Encoded]
+
+
+class Stopped(KeyboardInterrupt):
+    """The run was asked to stop, and its state is saved."""
+
+
+def train(model: Any, data: Data, recipe: Recipe, folder: Path) -> Progress:
+    """Train, or go on with it, until the steps are done or validation improves no more.
+
+    Parameters
+    ----------
+    model
+        A new encoder-decoder of transformers; the weights of the best validation are in
+        ``folder / "best"`` afterwards.
+    data
+        Pairs to train on and to validate with.
+    recipe
+        Everything else.
+    folder
+        Of checkpoints, logs and weights. A run that was stopped or killed goes on from there.
+
+    Raises
+    ------
+    Stopped
+        After Ctrl-C or SIGTERM, when the step was finished and its state saved.
+    """
+    import torch
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+    from accelerate.utils import set_seed
+    from transformers import get_inverse_sqrt_schedule
+
+    if not data.train or not data.valid:
+        raise ValueError("there are no pairs to train on or to validate with")
+    folder.mkdir(parents=True, exist_ok=True)
+    AcceleratorState._reset_state()  # an earlier run may have had another precision
+    accelerator = Accelerator(mixed_precision=recipe.precision)
+    prepared(model, recipe.way)
+    optimizer = torch.optim.Adam(model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), eps=1e-9)
+    schedule = get_inverse_sqrt_schedule(optimizer, recipe.warmup)
+    wrapped, stepper = accelerator.prepare(model, optimizer)
+    penalties = constrained(accelerator.unwrap_model(wrapped), optimizer, recipe.way, recipe.seed)
+    progress = Progress()
+    accelerator.register_for_checkpointing(progress, schedule, *penalties)
+    set_seed(recipe.seed, device_specific=True)  # dropout differs between processes
+    load(accelerator, folder)
+    run = _Run(accelerator, wrapped, stepper, schedule, penalties, data, recipe, folder, progress)
+    with _asked_to_stop() as asked:
+        run.go(asked)
+    return progress
+
+
+class _Run:
+    """The loop of one run."""
+
+    def __init__(
+        self, accelerator: Any, model: Any, optimizer: Any, schedule: Any, penalties: list[Any],
+        data: Data, recipe: Recipe, folder: Path, progress: Progress,
+    ) -> None:  # fmt: skip
+        self.accelerator, self.model, self.optimizer = accelerator, model, optimizer
+        self.schedule, self.penalties, self.data = schedule, penalties, data
+        self.recipe, self.folder, self.progress = recipe, folder, progress
+
+    def go(self, asked: threading.Event) -> None:
+        """All steps that are left."""
+        progress, recipe = self.progress, self.recipe
+        first = self.accelerator.is_main_process
+        log = Log(self.folder, progress.lines, progress.step) if first else None
+
+        def told(step: int, values: dict[str, float]) -> None:
+            if log is not None:
+                log.write(step, values)
+                progress.lines = log.count
+
+        monitor = Monitor(
+            self.accelerator.unwrap_model(self.model), every=recipe.every, weights=True,
+            heads=False, warn=False, log=lambda values, step: told(step, values),
+        )  # fmt: skip
+        monitor.steps = progress.step
+        batches = self._batches()
+        saved = time.monotonic()
+        try:
+            with _bar(recipe.steps, progress.step, quiet=not first) as shown:
+                while progress.step < recipe.steps and progress.stale < recipe.patience:
+                    began = time.monotonic()
+                    values = self._step(list(islice(batches, recipe.accumulate)))
+                    progress.step += 1
+                    progress.seconds += time.monotonic() - began
+                    monitor.step(progress.step)
+                    if progress.step % LOG_EVERY == 0 or progress.step == 1:
+                        told(progress.step, values)
+                    last = progress.step == recipe.steps
+                    if progress.step % recipe.every == 0 or last:
+                        told(progress.step, {"valid/loss": self._validate()})
+                        saved = -math.inf
+                    shown(progress.step, values["loss"])
+                    if asked.is_set() or time.monotonic() - saved > SAVE_EVERY:
+                        save(self.accelerator, self.folder, progress.step)
+                        saved = time.monotonic()
+                    if asked.is_set():
+                        raise Stopped(f"stopped at step {progress.step}; its state is saved")
+        finally:
+            monitor.close()
+            for penalty in self.penalties:
+                penalty.bake()
+            if log is not None:
+                log.close()
+
+    def _batches(self) -> Iterator[dict[str, Any]]:
+        """Those of this process, from where the last checkpoint was."""
+        here, world = self.accelerator.process_index, self.accelerator.num_processes
+        done = self.progress.step * self.recipe.accumulate * world
+        every = endless(self.data.train, self.recipe.pieces, self.recipe.seed, done)
+        for batch in islice(every, here, None, world):
+            yield tensors(self.data.train, batch)
+
+    def _step(self, batches: list[dict[str, Any]]) -> dict[str, float]:
+        import torch
+
+        self.model.train()
+        sums: dict[str, float] = {"loss": 0.0}
+        for number, batch in enumerate(batches):
+            waits = number < len(batches) - 1  # gradients meet those of other processes once
+            with self.accelerator.no_sync(self.model) if waits else nullcontext():
+                loss = self._loss(batch, self.recipe.smoothing, "mean")
+                sums["loss"] += float(loss.detach()) / len(batches)
+                for penalty in self.penalties:
+                    loss = loss + penalty.penalty()
+                    for name, value in penalty.values().items():
+                        sums[f"penalty/{name}"] = value
+                self.accelerator.backward(loss / len(batches))
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad()
+        if not math.isfinite(sums["loss"]):
+            raise FloatingPointError(
+                f"the loss is {sums['loss']} at step {self.progress.step + 1}: try a smaller rate "
+                "or strength"
+            )
+        norm = float(norm) if isinstance(norm, torch.Tensor) else norm
+        return {**sums, "gradient": norm, "rate": self.schedule.get_last_lr()[0]}
+
+    def _loss(self, batch: dict[str, Any], smoothing: float, reduction: str) -> Any:
+        from torch.nn.functional import cross_entropy
+
+        given = {name: value.to(self.accelerator.device) for name, value in batch.items()}
+        labels = given.pop("labels")
+        logits = self.model(**given).logits.float()
+        return cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction=reduction,
+            label_smoothing=smoothing,
+        )  # fmt: skip
+
+    def _validate(self) -> float:
+        """Mean loss of a piece, not smoothed; the best weights are kept."""
+        import torch
+
+        self.model.eval()
+        total, pieces = 0.0, 0
+        with torch.no_grad():
+            for numbers in grouped(self.data.valid, 4 * self.recipe.pieces):
+                batch = tensors(self.data.valid, numbers)
+                total += float(self._loss(batch, 0.0, "sum"))
+                pieces += int((batch["labels"] != IGNORED).sum())
+        loss, progress = total / pieces, self.progress
+        if loss < progress.best:
+            progress.best, progress.best_step, progress.stale = loss, progress.step, 0
+            if self.accelerator.is_main_process:
+                save_weights(self.accelerator.unwrap_model(self.model), self.folder / "best")
+        else:
+            progress.stale += 1
+        return loss
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM, which then do not break a step in two; a second one does."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event  # signals reach the main thread only
+        return
+    before: dict[int, Any] = {}
+
+    def note(number: int, _: Any) -> None:
+        event.set()
+        signal.signal(number, before[number])
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, note)
+    try:
+        yield event
+    finally:
+        for caught, handler in before.items():
+            signal.signal(caught, handler)
+
+
+@contextmanager
+def _bar(total: int, done: int, *, quiet: bool) -> Iterator[Any]:
+    """Show steps and loss on the terminal."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    quiet = quiet or not sys.stderr.isatty()
+    columns: Any = (MofNCompleteColumn(), TextColumn("steps, loss {task.description},"),
+                    TimeRemainingColumn(), TextColumn("left"))  # fmt: skip
+    with Bar(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda step, loss: bar.update(task, completed=step, description=f"{loss:.3f}")

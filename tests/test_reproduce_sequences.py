@@ -1,0 +1,186 @@
+"""S4's experiments: how runs are compared, and the whole way from data to a page."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("accelerate")
+pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
+pytest.importorskip("altair")
+
+from taut.reproduce._compared import Compared, spread
+from taut.reproduce._page import page, write
+from taut.reproduce._sequences import (
+    PAPER_DIALOGUE,
+    Task,
+    _recipes,
+    dialogue_result,
+    translation_result,
+)
+
+MEASURES = {"sigma_max": 2.0, "AM": 9.0, "LA": 50.0, "LF": 60.0, "constant_mean": 0.1,
+            "constant_largest": 0.4}  # fmt: skip
+
+
+def facts(way, seed, bleu, *, loss=2.0, **more):
+    example = ["a", "b", f"{way} {seed}"]
+    score = {"bleu": bleu, "signature": "nrefs:1", "examples": [example],
+             **dict.fromkeys(PAPER_DIALOGUE, bleu), "how": dict.fromkeys(PAPER_DIALOGUE, "so")}  # fmt: skip
+    return {
+        "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
+        "languages": ["de", "en"], "parameters": 7, "steps": 10, "seconds": 5.0, "valid_loss": loss,
+        "gradient_largest": 3.0, "gradient_median": 1.0, "score_largest": 9.0,
+        "curve": [[5, 3.0], [10, loss]], "before": dict(MEASURES), "after": dict(MEASURES),
+        "scores": {"test": score}, **more,
+    }  # fmt: skip
+
+
+def bleu(one):
+    return one["scores"]["test"]["bleu"]
+
+
+RUNS = [
+    *(facts("base", seed, 20.0 + seed) for seed in range(3)),
+    *(facts("VAR-I, 1e-06", seed, 21.0 + seed + 0.1 * seed, loss=1.9) for seed in range(3)),
+    *(facts("VAR-I, 1e-08", seed, 30.0, loss=2.5) for seed in range(3)),
+    *(facts("VAR-II, 1e-06", seed, 19.0 + seed - 0.1 * seed) for seed in range(3)),
+    *(facts("VAR-III, 1e-06", seed, 20.0 + 3 * (seed - 1) ** 2) for seed in range(3)),
+]
+
+
+def test_differences_are_of_the_same_seeds():
+    found = Compared(RUNS)
+    change = found.difference("VAR-I, 1e-06", bleu)
+    assert change.values == pytest.approx([1.0, 1.1, 1.2])
+    # Student's t: mean 1.1, deviation 0.1, so t = 1.1/(0.1/√3) = 19.05 with 2 degrees of freedom;
+    # there P(|T| > t) = 1 − t/√(t² + 2).
+    t = 1.1 / (0.1 / math.sqrt(3))
+    assert change.p == pytest.approx(1 - t / math.sqrt(t**2 + 2))
+    assert str(change) == "+1.10 (+1.00 to +1.20), p = 0.00"
+    assert math.isnan(Compared(RUNS[:1] + RUNS[3:4]).difference("VAR-I, 1e-06", bleu).p)
+    assert spread([]) == "–"
+    assert spread([1.0]) == "1.00"
+
+
+def test_a_gain_is_seen_not_seen_or_undecided():
+    claims = {claim.statement.split()[0]: claim for claim in translation_result(RUNS).claims}
+    assert claims["VAR-I,"].agrees is True
+    assert "1e-06" in claims["VAR-I,"].statement  # the best on validation, not on the test
+    assert claims["VAR-I,"].paper == "34.68 → 34.87"
+    assert claims["VAR-I,"].found.startswith("21.00 → 22.10; +1.10")
+    assert claims["VAR-II,"].agrees is False
+    assert claims["VAR-III,"].agrees is None
+
+
+def test_runs_that_broke_down_are_said(tmp_path):
+    broken = {**{k: RUNS[4][k] for k in ("recipe", "corpus", "pairs", "languages", "parameters")},
+              "failed": "the loss is nan at step 3"}  # fmt: skip
+    result = translation_result([*RUNS[:4], broken, RUNS[5]])
+    text = page(result, "taut reproduce translation")
+    assert "Broke down: VAR-I, 1e-06, seed 1: the loss is nan at step 3." in text
+    assert "+1.10 (+1.00 to +1.20)" in text  # of the two seeds that are left
+    files = write(result, tmp_path, "taut reproduce translation")
+    assert files[0].name == "translation-some-de-en.json"
+    assert files[-1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_dialogue_has_the_nine_measures(tmp_path):
+    result = dialogue_result(RUNS)
+    assert [row[0] for row in result.tables[0].rows] == list(PAPER_DIALOGUE)
+    assert result.tables[0].rows[0][1] == "12.1 / 13.5 / 13.3 / 14"
+    assert result.tables[0].rows[0][-1] == "so"
+    assert write(result, tmp_path, "")[0].name == "dialogue-some.json"
+
+
+def test_tasks():
+    recipes = _recipes(Task("catalogs", ways=("base", "cap=1"), seeds=2, recipe={"steps": 5}))
+    assert [(str(r.way), r.seed) for r in recipes] == [
+        ("base", 0), ("cap, 1", 0), ("base", 1), ("cap, 1", 1),
+    ]  # fmt: skip
+    assert {r.steps for r in recipes} == {5}
+    for wrong, said in (
+        ({"ways": ("cap=1",)}, "need base"), ({"ways": ("base", "base")}, "twice"),
+        ({"seeds": 0}, "at least 1"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            _recipes(Task("catalogs", **wrong))
+
+
+def taut(*words, cwd, check=True):
+    command = [sys.executable, "-m", "taut", "reproduce", *words]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+SMALL = ("--size", "tiny", "--vocabulary", "300", "--steps", "40", "--every", "20", "--limit",
+         "200", "--seeds", "1", "--longest", "40", "--warmup", "20")  # fmt: skip
+
+
+def test_from_catalogs_to_a_page(tmp_path):
+    """200 real pairs: the loss falls, and BLEU is what the command of sacrebleu prints."""
+    pytest.importorskip("django", reason="its catalogs are the data")
+    words = ("translation", "--ways", "base,VAR-III=1e-6", *SMALL)
+    done = taut(*words, "--jobs", "2", cwd=tmp_path)
+    assert done.stdout.count("BLEU") >= 2
+    folder = tmp_path / "taut-reproduce"
+    record = json.loads((folder / "translation-catalogs-de-en.json").read_text("utf-8"))
+    assert record["settings"]["pairs"] == [200, 200, 200]
+    for run in (folder / "runs").iterdir():
+        found = json.loads((run / "facts.json").read_text("utf-8"))
+        assert found["curve"][-1][1] < found["curve"][0][1]
+        losses = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+        losses = [line["loss"] for line in losses if "loss" in line]
+        assert losses[-1] < losses[0]
+        command = [sys.executable, "-m", "sacrebleu", str(run / "references-test.txt"), "-i",
+                   str(run / "answers-test.txt"), "-b", "-w", "6"]  # fmt: skip
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert float(said) == pytest.approx(found["scores"]["test"]["bleu"], abs=1e-6)
+    again = taut(*words, cwd=tmp_path)
+    assert "seed 0:" not in again.stdout  # nothing was run anew
+
+
+def test_wrong_input_is_said(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from taut.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    for words, said in (
+        (("translation", "--data", "nowhere"), "no data 'nowhere'"),
+        (("translation", "--from", "xx", "--data", "catalogs:."), "no translations into 'xx'"),
+        (("translation", "--ways", "base,VAR-IV=1", "--data", "."), "needs train.de"),
+        (("translation", "--ways", "VAR-I=1", "--size", "huge", "--data", "pairs"), "need base"),
+        (("translation", "--ways", "base", "--size", "huge", "--data", "pairs"), "size must be"),
+        (("translation", "--ways", "base", "--jobs", "0", "--data", "pairs"), "jobs must be"),
+        (("dialogue", "--data", "nowhere"), "no dialogues 'nowhere'"),
+    ):  # fmt: skip
+        (tmp_path / "pairs").mkdir(exist_ok=True)
+        for language in ("de", "en"):
+            text = "".join(f"{language} word {'x' * i}\n" for i in range(40))
+            (tmp_path / "pairs" / f"train.{language}").write_text(text)
+        done = CliRunner().invoke(app, ["reproduce", *words])
+        assert done.exit_code == 2, done.output
+        assert said in done.output
+
+
+SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared folder with dialogues is not there")
+def test_dialogues(tmp_path):
+    done = taut("dialogue", "--data", str(SHARED / "dailydialog"), "--ways", "base", *SMALL,
+                cwd=tmp_path)  # fmt: skip
+    assert "BLEU-1" in done.stdout
+    record = json.loads((tmp_path / "taut-reproduce" / "dialogue-daily-dialog.json").read_text())
+    assert len(record["tables"][0]["rows"]) == 9

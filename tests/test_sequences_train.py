@@ -1,0 +1,365 @@
+"""Training of translators: it learns, goes on exactly, and every constraint does its work."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+
+from taut.sequences import _train  # noqa: E402
+from taut.sequences._batches import endless, grouped, tensors  # noqa: E402
+from taut.sequences._corpus import Corpus  # noqa: E402
+from taut.sequences._log import lines  # noqa: E402
+from taut.sequences._models import SIZES, Size, build  # noqa: E402
+from taut.sequences._queue import folder_of, run_all  # noqa: E402
+from taut.sequences._recipe import Recipe  # noqa: E402
+from taut.sequences._run import run  # noqa: E402
+from taut.sequences._subwords import END, PAD, Subwords  # noqa: E402
+from taut.sequences._train import Data, train  # noqa: E402
+from taut.sequences._ways import Way  # noqa: E402
+
+WAYS = ("base", "VAR-I=1e-3", "VAR-III=1e-3", "local=1", "cap=0.2", "cosine")
+
+
+@pytest.fixture(autouse=True)
+def smaller(monkeypatch):
+    """A size for tests, and one thread, so that sums are in the same order."""
+    monkeypatch.setitem(SIZES, "test", Size(2, 32, 64, 2, 0.1))
+    monkeypatch.setitem(SIZES, "sure", Size(2, 32, 64, 2, 0.0))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def copies(count, seed=0):
+    """Pairs of numbers: a row of letters and the same row."""
+    source = random.Random(seed)
+    rows = [[source.randrange(3, 13) for _ in range(source.randrange(2, 7))] for _ in range(count)]
+    return [([*row, END], [*row, END]) for row in rows]
+
+
+DATA = Data(copies(400), copies(50, seed=1))
+RECIPE = Recipe(size="test", steps=12, every=4, pieces=200, longest=10, warmup=4, rate=5e-3)
+
+
+def new_model(recipe=RECIPE):
+    return build(recipe.size, 13, longest=recipe.longest, family=recipe.family, seed=recipe.seed)
+
+
+def weights(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(one, two):
+    return all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_batches_hold_every_pair_once():
+    pairs = copies(100)
+    batches = grouped(pairs, 60, seed=3)
+    assert sorted(i for batch in batches for i in batch) == list(range(100))
+    for batch in batches:
+        assert len(batch) * max(len(side) for i in batch for side in pairs[i]) <= 60
+    assert batches == grouped(pairs, 60, seed=3) != grouped(pairs, 60, seed=4)
+    assert grouped([([1] * 99, [1])], 60) == [[0]]  # one that is too long is alone
+
+
+def test_batches_go_on_anywhere():
+    pairs = copies(30)
+    stream = endless(pairs, 50, seed=1)
+    first = [next(stream) for _ in range(40)]
+    for start in (0, 1, 7, 39):
+        again = endless(pairs, 50, 1, start)
+        assert [next(again) for _ in range(40 - start)] == first[start:]
+
+
+def test_tensors():
+    batch = tensors([([5, 6, END], [7, END]), ([5, END], [8, 9, END])], [0, 1])
+    assert batch["input_ids"].tolist() == [[5, 6, 1], [5, 1, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["decoder_input_ids"].tolist() == [[PAD, 7, 1], [PAD, 8, 9]]
+    assert batch["decoder_attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert batch["labels"].tolist() == [[7, 1, -100], [8, 9, 1]]
+
+
+@pytest.mark.parametrize("family", ["marian", "bart"])
+def test_a_model_learns_to_copy(family, tmp_path):
+    recipe = replace(
+        RECIPE, size="sure", family=family, steps=500, every=250, warmup=50, pieces=400
+    )
+    model = new_model(recipe)
+    progress = train(model, DATA, recipe, tmp_path)
+    log = lines(tmp_path / "log.jsonl")
+    losses = [line["loss"] for line in log if "loss" in line]
+    assert losses[-1] < 0.5 * losses[0]
+    assert progress.best < 0.5
+    assert {"gradient", "rate"} <= set(log[0]) | set(log[1]) | set(log[2])
+    assert any("largest_constant" in name for line in log for name in line)
+    assert any(path.name.startswith("events") for path in (tmp_path / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_run_that_was_killed_is_the_same_run(way, tmp_path, monkeypatch):
+    """From the last checkpoint on, every number is that of a run in one go."""
+    recipe = replace(RECIPE, way=Way.parse(way))
+    monkeypatch.setattr(_train, "LOG_EVERY", 1)
+    model = new_model()
+    train(model, DATA, recipe, tmp_path / "whole")
+
+    class KilledError(Exception):
+        pass
+
+    steps = []
+    real = _train._Run._step
+
+    def step(self, batches):
+        if len(steps) == 7:  # two steps after the last checkpoint, which is lost
+            raise KilledError
+        steps.append(1)
+        return real(self, batches)
+
+    monkeypatch.setattr(_train, "SAVE_EVERY", 1e9)
+    monkeypatch.setattr(_train._Run, "_step", step)
+    broken = new_model()
+    with pytest.raises(KilledError):
+        train(broken, DATA, recipe, tmp_path / "parts")
+    monkeypatch.setattr(_train._Run, "_step", real)
+    torch.manual_seed(99)
+    second = new_model(replace(recipe, seed=5))  # its weights come from the checkpoint
+    progress = train(second, DATA, recipe, tmp_path / "parts")
+    assert same(weights(model), weights(second))
+    assert progress.step == 12
+    whole, parts = (lines(tmp_path / name / "log.jsonl") for name in ("whole", "parts"))
+    assert whole == parts
+    assert [p.name for p in (tmp_path / "parts").glob("checkpoint-*")] == ["checkpoint-12"]
+
+
+def test_constraints_change_the_run(tmp_path):
+    """Each of them, and the cap holds to the last step."""
+    found = {}
+    for way in WAYS:
+        model = new_model()
+        train(model, DATA, replace(RECIPE, way=Way.parse(way)), tmp_path / way)
+        found[way] = weights(model)
+        if way == "cap=0.2":
+            from taut.control import find_blocks
+
+            maps = [w.matrix() for b in find_blocks(model) for w in b.weights.values()]
+            assert max(float(torch.linalg.matrix_norm(m.detach(), 2)) for m in maps) <= 0.2
+    names = list(found)
+    assert not any(same(found[a], found[b]) for a in names for b in names if a < b)
+
+
+def test_early_stopping_and_the_best_weights(tmp_path, monkeypatch):
+    losses = iter([3.0, 2.0, 2.5, 2.6, 2.7, 1.0])
+    monkeypatch.setattr(
+        _train._Run, "_loss",
+        lambda self, batch, smoothing, reduction: _fake(self, batch, smoothing, losses),
+    )  # fmt: skip
+    recipe = replace(RECIPE, steps=100, every=2, patience=3)
+    model = new_model()
+    progress = train(model, Data(DATA.train, DATA.valid[:1]), recipe, tmp_path)
+    assert (progress.step, progress.best, progress.best_step) == (10, 2.0, 4)
+    best = type(model).from_pretrained(tmp_path / "best")
+    assert not same(weights(best), weights(model))
+
+
+def _fake(run, batch, smoothing, losses):
+    if smoothing:
+        given = {name: value for name, value in batch.items() if name != "labels"}
+        return run.model(**given).logits.square().mean()
+    return torch.tensor(next(losses) * int((batch["labels"] != -100).sum()))
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path, monkeypatch):
+    real = _train._Run._loss
+    monkeypatch.setattr(_train._Run, "_loss", lambda self, *given: real(self, *given) * math.nan)
+    with pytest.raises(FloatingPointError, match="at step 1"):
+        train(new_model(), DATA, RECIPE, tmp_path)
+
+
+def test_accumulation(tmp_path):
+    """Two halves of a step are the step, up to rounding: here, twice the same batches."""
+    recipe = replace(RECIPE, accumulate=2, steps=4)
+    progress = train(new_model(), DATA, recipe, tmp_path)
+    assert progress.step == 4
+    assert math.isfinite(progress.best)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
+    from accelerate import Accelerator
+
+    real = Accelerator.save_state
+    saved = []
+
+    def full(self, place, **options):
+        if saved:
+            Path(place).mkdir()
+            raise OSError(28, "No space left on device")
+        saved.append(place)
+        return real(self, place, **options)
+
+    monkeypatch.setattr(Accelerator, "save_state", full)
+    with pytest.raises(OSError, match="the last one is kept"):
+        train(new_model(), DATA, RECIPE, tmp_path)
+    assert [p.name for p in tmp_path.glob("checkpoint-*")] == [Path(saved[0]).name]
+    monkeypatch.setattr(Accelerator, "save_state", real)
+    assert train(new_model(), DATA, RECIPE, tmp_path).step == 12
+
+
+def test_ways():
+    assert str(Way.parse("VAR-III=1e-6")) == "VAR-III, 1e-06"
+    assert Way.parse("cap") == Way("cap", 2.0)
+    for wrong, said in (
+        ("VAR-IV=1", "no way"), ("VAR-I", "needs a strength"), ("base=1", "takes no number"),
+        ("cap=-1", "above 0"), ("cap=x", "not a number"), ("local=nan", "above 0"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            Way.parse(wrong)
+    for wrong in ({"steps": 0}, {"rate": -1.0}, {"smoothing": 1.0}, {"precision": "fp8"}):
+        with pytest.raises(ValueError, match="must be"):
+            Recipe(**wrong)
+    for wrong in ({"size": "huge"}, {"family": "t5"}):
+        with pytest.raises(ValueError, match="must be one of"):
+            build(**{"size": "tiny", "pieces": 20, "longest": 8, **wrong})
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "characters"])
+def test_subwords_come_back(kind, tmp_path):
+    texts = ["Ein  Hund läuft über die Straße.", "A dog runs across the street.", "Größe: 12 €"] * 9
+    pieces = Subwords.learn(texts, kind, 60)
+    rows = pieces.encode(texts, 100)
+    assert pieces.decode(rows) == [" ".join(text.split()) for text in texts]
+    assert all(row[-1] == END and END not in row[:-1] for row in rows)
+    assert [len(row) for row in pieces.encode(texts, 5)] == [5] * 27
+    if kind == "characters":
+        assert len(rows[1]) > len(texts[1])
+    pieces.save(tmp_path / "pieces.json")
+    again = Subwords.load(tmp_path / "pieces.json")
+    assert again.encode(texts, 100) == rows
+    assert pieces.decode([[END], [PAD, 4, END, 5]])[0] == ""
+    with pytest.raises(ValueError, match="one of bpe"):
+        Subwords.learn(texts, "words")
+    with pytest.raises(ValueError, match="no text"):
+        Subwords.learn([], kind)
+
+
+def letters(count):
+    source = random.Random(7)
+    texts = [" ".join(source.choices("abcdefgh", k=source.randrange(2, 6))) for _ in range(count)]
+    return [(text, text.upper()) for text in texts]
+
+
+def share(answers, references):
+    right = sum(a == b for a, b in zip(answers, references, strict=True)) / len(answers)
+    return {"headline": f"{right:.2f}", "right": right}
+
+
+CORPUS = Corpus("letters", "small", "large", letters(300), letters(40), letters(20))
+SHORT = replace(RECIPE, steps=6, every=3, longest=16, vocabulary=40)
+
+
+def test_a_whole_run_is_done_once(tmp_path):
+    facts = run(CORPUS, SHORT, tmp_path, share, {"more": letters(4)})
+    assert set(facts["scores"]) == {"test", "more"}
+    assert len((tmp_path / "answers-test.txt").read_text().splitlines()) == 20
+    assert facts["scores"]["more"]["examples"][0][:2] == list(letters(4)[0])
+    assert {"AM", "LA", "LF", "sigma_max", "constant_mean"} <= set(facts["after"])
+    assert 0 < facts["after"]["constant_mean"] <= facts["after"]["constant_largest"] <= 0.5
+    assert facts["pairs"] == [300, 40, 20]
+    (tmp_path / "log.jsonl").unlink()
+    assert run(CORPUS, SHORT, tmp_path, share) == facts
+
+
+def test_a_queue_goes_on_and_keeps_what_broke_down(tmp_path, monkeypatch, capsys):
+    recipes = [replace(SHORT, way=Way.parse(way), seed=seed)
+               for way in ("base", "cosine") for seed in (0, 1)]  # fmt: skip
+    broken = folder_of(recipes[1], CORPUS, tmp_path)
+    real = _train._Run._step
+
+    def step(self, batches):
+        if self.folder == broken:
+            raise FloatingPointError("the loss is nan at step 1")
+        return real(self, batches)
+
+    monkeypatch.setattr(_train._Run, "_step", step)
+    found = run_all(recipes, CORPUS, tmp_path, share)
+    assert [fact["recipe"]["seed"] for fact in found] == [0, 1, 0, 1]
+    assert "nan" in found[1]["failed"]
+    assert "AM" not in found[2]["after"]  # its attention is another function
+    said = capsys.readouterr().out
+    assert said.count("seed") == 4
+    assert run_all(recipes, CORPUS, tmp_path, share) == found
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ValueError, match="jobs"):
+        run_all(recipes, CORPUS, tmp_path, share, jobs=0)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import test_sequences_train as t
+from taut.sequences._models import SIZES, Size
+SIZES["test"] = Size(2, 32, 64, 2, 0.1)
+import torch
+torch.set_num_threads(1)
+from taut.sequences import _train
+_train.SAVE_EVERY = 0.0
+print("ready", flush=True)
+recipe = t.replace(t.RECIPE, steps=int(sys.argv[2]))
+t.train(t.new_model(), t.DATA, recipe, t.Path(sys.argv[1]))
+"""
+
+
+def test_half_precision(tmp_path):
+    script = SCRIPT.format(tests=str(Path(__file__).parent)).replace(
+        "steps=", "precision='bf16', steps="
+    )
+    command = [sys.executable, "-c", script, str(tmp_path), "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode == -signal.SIGILL:
+        pytest.skip("this machine has no instructions for bf16 (oneDNN ends with SIGILL)")
+    assert done.returncode == 0, done.stderr
+    assert lines(tmp_path / "log.jsonl")[-1]["step"] == 4
+
+
+def test_a_signal_saves_and_a_kill_loses_nothing(tmp_path):
+    """SIGTERM ends a run after its step; SIGKILL does not undo what was saved."""
+    script = SCRIPT.format(tests=str(Path(__file__).parent))
+
+    def start(folder):
+        command = [sys.executable, "-c", script, str(folder), "100000"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 120
+        while not (folder / "latest.json").exists() and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return process
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        folder = tmp_path / number.name
+        process = start(folder)
+        os.kill(process.pid, number)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode != 0
+        if number == signal.SIGTERM:
+            assert b"its state is saved" in said
+        place = json.loads((folder / "latest.json").read_text())["checkpoint"]
+        step = int(place.split("-")[1])
+        recipe = replace(RECIPE, steps=step + 2, every=10**6)
+        assert train(new_model(), DATA, recipe, folder).step == step + 2
