@@ -32,8 +32,10 @@ MEASURES = {"sigma_max": 2.0, "AM": 9.0, "LA": 50.0, "LF": 60.0, "constant_mean"
 
 def facts(way, seed, bleu, *, loss=2.0, **more):
     example = ["a", "b", f"{way} {seed}"]
-    score = {"bleu": bleu, "signature": "nrefs:1", "examples": [example],
-             **dict.fromkeys(PAPER_DIALOGUE, bleu), "how": dict.fromkeys(PAPER_DIALOGUE, "so")}  # fmt: skip
+    score = {
+        "bleu": bleu, "signature": "nrefs:1", "examples": [example],
+        "how": dict.fromkeys(PAPER_DIALOGUE, "so"), **dict.fromkeys(PAPER_DIALOGUE, bleu),
+    }  # fmt: skip
     return {
         "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
         "languages": ["de", "en"], "parameters": 7, "steps": 10, "seconds": 5.0, "valid_loss": loss,

@@ -177,9 +177,12 @@ def _sequences(name: str, context: typer.Context) -> None:
     with said(f"reproduce {name}"):
         from dataclasses import fields
 
+        from transformers.utils.logging import disable_progress_bar
+
         from taut.reproduce import _command, _sequences
         from taut.sequences import Recipe
 
+        disable_progress_bar()  # of files that are read and written, many times
         given = dict(context.params)
         ways = tuple(way.strip() for way in given.pop("ways").split(",") if way.strip())
         recipe = {f.name: given.pop(f.name) for f in fields(Recipe) if f.name in given}

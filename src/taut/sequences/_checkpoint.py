@@ -37,7 +37,8 @@ def save(accelerator: Any, folder: Path, step: int) -> None:
         if accelerator.is_main_process:
             shutil.rmtree(folder / name, ignore_errors=True)
         accelerator.wait_for_everyone()
-        accelerator.save_state(str(folder / name))
+        # safetensors warns of weights that are shared, as the embeddings are here.
+        accelerator.save_state(str(folder / name), safe_serialization=False)
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             write_whole(json.dumps({"checkpoint": name}), folder / "latest.json")
