@@ -127,11 +127,11 @@ def test_a_run_that_was_killed_is_the_same_run(way, tmp_path, monkeypatch):
     steps = []
     real = _train._Run._step
 
-    def step(self, batches):
+    def step(self, batches, logged):
         if len(steps) == 7:  # two steps after the last checkpoint, which is lost
             raise KilledError
         steps.append(1)
-        return real(self, batches)
+        return real(self, batches, logged)
 
     monkeypatch.setattr(_train, "SAVE_EVERY", 1e9)
     monkeypatch.setattr(_train._Run, "_step", step)
@@ -292,10 +292,10 @@ def test_a_queue_goes_on_and_keeps_what_broke_down(tmp_path, monkeypatch, capsys
     broken = folder_of(recipes[1], CORPUS, tmp_path)
     real = _train._Run._step
 
-    def step(self, batches):
+    def step(self, batches, logged):
         if self.folder == broken:
             raise FloatingPointError("the loss is nan at step 1")
-        return real(self, batches)
+        return real(self, batches, logged)
 
     monkeypatch.setattr(_train._Run, "_step", step)
     found = run_all(recipes, CORPUS, tmp_path, share)

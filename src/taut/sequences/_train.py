@@ -114,11 +114,12 @@ class _Run:
             with _bar(recipe.steps, progress.step, quiet=not first) as shown:
                 while progress.step < recipe.steps and progress.stale < recipe.patience:
                     began = time.monotonic()
-                    values = self._step(list(islice(batches, recipe.accumulate)))
+                    logged = (progress.step + 1) % LOG_EVERY == 0 or progress.step == 0
+                    values = self._step(list(islice(batches, recipe.accumulate)), logged)
                     progress.step += 1
                     progress.seconds += time.monotonic() - began
                     monitor.step(progress.step)
-                    if progress.step % LOG_EVERY == 0 or progress.step == 1:
+                    if logged:
                         told(progress.step, values)
                     last = progress.step == recipe.steps
                     if progress.step % recipe.every == 0 or last:
@@ -145,7 +146,7 @@ class _Run:
         for batch in islice(every, here, None, world):
             yield tensors(self.data.train, batch)
 
-    def _step(self, batches: list[dict[str, Any]]) -> dict[str, float]:
+    def _step(self, batches: list[dict[str, Any]], logged: bool) -> dict[str, float]:
         import torch
 
         self.model.train()
@@ -157,7 +158,8 @@ class _Run:
                 sums["loss"] += float(loss.detach()) / len(batches)
                 for penalty in self.penalties:
                     loss = loss + penalty.penalty()
-                    for name, value in penalty.values().items():
+                    # Its values by name are computed once more, for the log alone.
+                    for name, value in penalty.values().items() if logged else ():
                         sums[f"penalty/{name}"] = value
                 self.accelerator.backward(loss / len(batches))
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
