@@ -18,13 +18,10 @@ pytest.importorskip("altair")
 
 from taut.reproduce._compared import Compared, spread
 from taut.reproduce._page import page, write
-from taut.reproduce._sequences import (
-    PAPER_DIALOGUE,
-    Task,
-    _recipes,
-    dialogue_result,
-    translation_result,
-)
+from taut.reproduce._s4 import MEASURES as NINE
+from taut.reproduce._s4 import printed_bleu, printed_measures
+from taut.reproduce._sequences import Task, _recipes
+from taut.reproduce._sequences_page import dialogue_result, translation_result
 
 MEASURES = {"sigma_max": 2.0, "AM": 9.0, "LA": 50.0, "LF": 60.0, "constant_mean": 0.1,
             "constant_largest": 0.4}  # fmt: skip
@@ -34,7 +31,7 @@ def facts(way, seed, bleu, *, loss=2.0, **more):
     example = ["a", "b", f"{way} {seed}"]
     score = {
         "bleu": bleu, "signature": "nrefs:1", "examples": [example],
-        "how": dict.fromkeys(PAPER_DIALOGUE, "so"), **dict.fromkeys(PAPER_DIALOGUE, bleu),
+        "how": dict.fromkeys(NINE, "so"), **dict.fromkeys(NINE, bleu),
     }  # fmt: skip
     return {
         "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
@@ -96,10 +93,20 @@ def test_runs_that_broke_down_are_said(tmp_path):
 
 def test_dialogue_has_the_nine_measures(tmp_path):
     result = dialogue_result(RUNS)
-    assert [row[0] for row in result.tables[0].rows] == list(PAPER_DIALOGUE)
-    assert result.tables[0].rows[0][1] == "12.1 / 13.5 / 13.3 / 14"
+    assert [row[0] for row in result.tables[0].rows] == list(NINE)
+    assert result.tables[0].rows[0][1] == "–"  # the paper has none for these
     assert result.tables[0].rows[0][-1] == "so"
     assert write(result, tmp_path, "")[0].name == "dialogue-some.json"
+
+
+def test_numbers_of_the_paper():
+    """Spot checks against its tables."""
+    assert printed_bleu("en", "vi", "bpe")["VAR-II"] == 30.51
+    assert printed_bleu("de", "en", "characters") == {"base": 27.59, "VAR-III": 28.02}
+    assert printed_bleu("en", "de", "bpe") == {}
+    assert printed_measures("daily-dialog")["CIDEr"]["VAR-III"] == 82.1
+    assert printed_measures("persona-chat")["greedy matching"]["base"] == 65.8
+    assert printed_measures("other")["BLEU-1"] == {}
 
 
 def test_tasks():
@@ -124,8 +131,10 @@ def taut(*words, cwd, check=True):
     return done
 
 
-SMALL = ("--size", "tiny", "--vocabulary", "300", "--steps", "40", "--every", "20", "--limit",
-         "200", "--seeds", "1", "--longest", "40", "--warmup", "20")  # fmt: skip
+SMALL = (
+    "--size", "tiny", "--vocabulary", "300", "--steps", "40", "--every", "20", "--limit", "200",
+    "--held-out", "200", "--seeds", "1", "--longest", "40", "--warmup", "20",
+)  # fmt: skip
 
 
 def test_from_catalogs_to_a_page(tmp_path):

@@ -326,6 +326,49 @@ t.train(t.new_model(), t.DATA, recipe, t.Path(sys.argv[1]))
 """
 
 
+TWO = """
+import sys
+sys.path.insert(0, {tests!r})
+import test_sequences_train as t
+t.SIZES["sure"] = t.Size(2, 32, 64, 2, 0.0)
+import torch
+torch.set_num_threads(1)
+recipe = t.replace(t.RECIPE, size="sure", way=t.Way.parse(sys.argv[2]), steps=6, every=3)
+model = t.new_model(recipe)
+t.train(model, t.DATA, recipe, t.Path(sys.argv[1]))
+torch.save(model.state_dict(), f"{{sys.argv[1]}}/rank{{t.os.environ['RANK']}}.pt")
+"""
+
+
+def test_two_processes_do_what_one_does(tmp_path):
+    """Without dropout, a step of two processes is one of two batches that are accumulated."""
+    way = "VAR-III=1e-3"
+    script = tmp_path / "two.py"
+    script.write_text(TWO.format(tests=str(Path(__file__).parent)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node",
+               "2", str(script), str(tmp_path / "two"), way]  # fmt: skip
+    env = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    recipe = replace(RECIPE, size="sure", way=Way.parse(way), steps=6, every=3, accumulate=2)
+    model = new_model(recipe)
+    train(model, DATA, recipe, tmp_path / "one")
+    first, second = (torch.load(tmp_path / "two" / f"rank{r}.pt") for r in (0, 1))
+    assert same(first, second)
+    for name, value in weights(model).items():
+        torch.testing.assert_close(first[name], value, rtol=1e-3, atol=1e-5)
+    assert not same(first, weights(new_model(recipe)))
+    losses = [
+        [
+            line["valid/loss"]
+            for line in lines(tmp_path / name / "log.jsonl")
+            if "valid/loss" in line
+        ]
+        for name in ("one", "two")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 def test_half_precision(tmp_path):
     script = SCRIPT.format(tests=str(Path(__file__).parent)).replace(
         "steps=", "precision='bf16', steps="

@@ -95,7 +95,8 @@ Warmup = Annotated[int, typer.Option(help="Steps up to it.")]
 Every = Annotated[int, typer.Option(help="Steps between two validations.")]
 Patience = Annotated[int, typer.Option(help="Validations without gain that end a run.")]
 Precision = Annotated[str, typer.Option(help="no, fp16 or bf16.")]
-Limit = Annotated[int | None, typer.Option(help="Pairs of each part, at most.")]
+Limit = Annotated[int | None, typer.Option(help="Pairs to train on, at most.")]
+HeldOut = Annotated[int | None, typer.Option(help="Pairs of validation and of test, at most.")]
 Jobs = Annotated[int, typer.Option(help="Runs at a time; they share the cores.")]
 
 
@@ -130,6 +131,7 @@ def translation(  # arguments are read from the context, all alike
     patience: Patience = 5,
     precision: Precision = "no",
     limit: Limit = None,
+    held_out: HeldOut = None,
     jobs: Jobs = 1,
     output_dir: Output = FOLDER,
 ) -> None:
@@ -165,6 +167,7 @@ def dialogue(  # arguments are read from the context, all alike
     patience: Patience = 5,
     precision: Precision = "no",
     limit: Limit = None,
+    held_out: HeldOut = None,
     jobs: Jobs = 1,
     output_dir: Output = FOLDER,
 ) -> None:
@@ -177,12 +180,9 @@ def _sequences(name: str, context: typer.Context) -> None:
     with said(f"reproduce {name}"):
         from dataclasses import fields
 
-        from transformers.utils.logging import disable_progress_bar
-
         from taut.reproduce import _command, _sequences
         from taut.sequences import Recipe
 
-        disable_progress_bar()  # of files that are read and written, many times
         given = dict(context.params)
         ways = tuple(way.strip() for way in given.pop("ways").split(",") if way.strip())
         recipe = {f.name: given.pop(f.name) for f in fields(Recipe) if f.name in given}

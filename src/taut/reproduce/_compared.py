@@ -33,6 +33,9 @@ class Compared:
         self.ways: dict[str, list[Facts]] = {}
         for one in facts:
             self.ways.setdefault(one["recipe"]["way"], []).append(one)
+        self.whole = [one for one in facts if "failed" not in one]
+        if not self.whole:
+            raise ValueError(f"all runs broke down: {'; '.join(self.failed())}")
 
     def values(self, way: str, number: Number) -> list[float]:
         """Of the runs of a way that did not break down."""

@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,17 @@ def _work(
     tests: dict[str, Sequence[Pair]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All runs that nobody else works on; then wait for the others."""
+    with _without_bars():
+        _until_done(recipes, corpus, folder, score, tests)
+    return [
+        run(corpus, recipe, folder_of(recipe, corpus, folder), score, tests) for recipe in recipes
+    ]
+
+
+def _until_done(
+    recipes: list[Recipe], corpus: Corpus, folder: Path, score: Scorer,
+    tests: dict[str, Sequence[Pair]],
+) -> None:  # fmt: skip
     from filelock import FileLock, Timeout
 
     places = [folder_of(recipe, corpus, folder) for recipe in recipes]
@@ -117,12 +129,22 @@ def _work(
             except Timeout:
                 continue
         if all((place / FACTS).exists() for place in places):
-            break
+            return
         time.sleep(WAIT)
-    return [
-        run(corpus, recipe, place, score, tests)
-        for recipe, place in zip(recipes, places, strict=True)
-    ]
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """No bars of transformers, for files that are read and written many times."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _one(

@@ -14,7 +14,9 @@ from taut.sequences._local import local_corpus
 CATALOGS = "catalogs"
 
 
-def read_corpus(name: str, source: str, target: str, *, limit: int | None = None) -> Corpus:
+def read_corpus(
+    name: str, source: str, target: str, *, limit: int | None = None, held_out: int | None = None
+) -> Corpus:
     """Parallel text by name.
 
     Parameters
@@ -25,8 +27,8 @@ def read_corpus(name: str, source: str, target: str, *, limit: int | None = None
         paper's data sets, such as ``"iwslt14-de-en"``, or ``"hf:owner/name:configuration"``.
     source, target
         Languages, such as ``"de"`` and ``"en"``.
-    limit
-        Pairs to train on at most.
+    limit, held_out
+        Pairs to train on, and those of validation and test, at most.
     """
     kind, _, folder = name.partition(":")
     if kind == CATALOGS:
@@ -40,23 +42,26 @@ def read_corpus(name: str, source: str, target: str, *, limit: int | None = None
             f"no data {name!r}: give a folder with train.{source} and train.{target}, catalogs, "
             f"hf:owner/name:configuration, or one of {', '.join(SETS)}"
         )
-    return _limited(corpus, limit)
+    return _limited(corpus, limit, held_out)
 
 
-def read_dialogues(name: str, *, turns: int = 1, limit: int | None = None) -> Corpus:
+def read_dialogues(
+    name: str, *, turns: int = 1, limit: int | None = None, held_out: int | None = None
+) -> Corpus:
     """Dialogues by name: ``"persona-chat"`` of the Hub, or a folder with DailyDialog."""
     if name == "persona-chat":
-        return _limited(persona_chat(turns=turns, limit=limit), limit)
+        return _limited(persona_chat(turns=turns, limit=limit), limit, held_out)
     if not Path(name).is_dir():
         raise ValueError(f"no dialogues {name!r}: give a folder with DailyDialog, or persona-chat")
-    return _limited(daily_dialog(name, turns=turns), limit)
+    return _limited(daily_dialog(name, turns=turns), limit, held_out)
 
 
-def _limited(corpus: Corpus, limit: int | None) -> Corpus:
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit must be at least 1, got {limit}")
-    kept = (corpus.name, corpus.source, corpus.target, corpus.train[:limit])
-    return Corpus(*kept, corpus.valid[:limit], corpus.test[:limit], corpus.notes)
+def _limited(corpus: Corpus, limit: int | None, held_out: int | None) -> Corpus:
+    for name, number in (("limit", limit), ("held_out", held_out)):
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
+    parts = corpus.train[:limit], corpus.valid[:held_out], corpus.test[:held_out]
+    return Corpus(corpus.name, corpus.source, corpus.target, *parts, corpus.notes)
 
 
 def checksum(corpus: Corpus) -> str:

@@ -1,0 +1,142 @@
+"""Pages of S4's experiments: scores, what the constraints did, examples and curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from taut.reproduce._compared import Compared, Facts, Number, curves, sensitivities, spread
+from taut.reproduce._result import Claim, Curve, Plot, Result, Table
+from taut.reproduce._s4 import MEASURES, VARIANTS, Printed, printed_bleu, printed_measures
+
+
+def translation_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result:
+    """The page of translation runs."""
+    found = Compared(facts)
+    first = found.whole[0]
+    source, target = first["languages"]
+    tests = list(first["scores"])
+    numbers = {name: (lambda one, name=name: one["scores"][name]["bleu"]) for name in tests}
+    rows = []
+    for way in found.ways:
+        row = [way, str(len(found.ways[way]))]
+        for number in numbers.values():
+            row += [*found.row(way, [number]),
+                    "" if way == "base" else str(found.difference(way, number))]  # fmt: skip
+        rows.append(row + found.row(way, [lambda one: one["valid_loss"]], 3))
+    header = ["way", "seeds"]
+    for name in tests:
+        header += [f"BLEU, {name}", "less the base's"]
+    paper = printed_bleu(source, target, first["recipe"].get("tokens", "bpe"))
+    claims = _claims(found, {"BLEU": (numbers[tests[0]], paper)})
+    signature = first["scores"][tests[0]]["signature"]
+    return _page(
+        f"translation-{first['corpus']}-{source}-{target}",
+        f"Translation, {source} → {target} ({first['corpus']})", found, claims,
+        [Table("BLEU", [*header, "validation loss"], rows)], numbers[tests[0]], "BLEU",
+        [f"BLEU by sacrebleu, {signature}; beams of 4, length penalty 0.6.", *notes],
+    )  # fmt: skip
+
+
+def dialogue_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result:
+    """The page of dialogue runs."""
+    found = Compared(facts)
+    numbers = {name: (lambda one, name=name: one["scores"]["test"][name]) for name in MEASURES}
+    paper = printed_measures(facts[0]["corpus"])
+    rows = []
+    for name, number in numbers.items():
+        row = [name, " / ".join(f"{v:g}" for v in paper[name].values()) or "–"]
+        for way in found.ways:
+            row += found.row(way, [number])
+            row += [] if way == "base" else [str(found.difference(way, number))]
+        rows.append([*row, found.whole[0]["scores"]["test"]["how"][name]])
+    header = ["measure", "paper: transformer / VAR-I / II / III"]
+    for way in found.ways:
+        header += [way] if way == "base" else [way, "less the base's"]
+    both = {name: (number, paper[name]) for name, number in numbers.items()}
+    return _page(
+        f"dialogue-{facts[0]['corpus']}", f"Dialogue ({facts[0]['corpus']})", found,
+        _claims(found, both), [Table("The nine measures", [*header, "how"], rows)],
+        numbers["BLEU-4"], "BLEU-4",
+        ["Measures that stand in for others are named in the last column: their values are not "
+         "comparable with the paper's.", *notes],
+    )  # fmt: skip
+
+
+def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> list[Claim]:
+    """That a variant does better, by the strength that did best on validation for it."""
+    claims = []
+    for variant in VARIANTS:
+        ways = [way for way in found.ways if way.split(", ")[0] == variant]
+        losses = {way: found.values(way, lambda one: one["valid_loss"]) for way in ways}
+        tried = {way: mean(values) for way, values in losses.items() if values}
+        if not tried:
+            continue
+        way = min(tried, key=lambda way: tried[way])
+        for name, (number, paper) in measures.items():
+            change = found.difference(way, number)
+            said = f"{paper['base']:g} → {paper[variant]:g}" if variant in paper else "gains"
+            base = mean(found.values("base", number) or [math.nan])
+            agrees = None
+            if change.values and not (mean(change.values) > 0 and not change.p < 0.05):
+                agrees = mean(change.values) > 0
+            told = f"{base:.2f} → {base + mean(change.values or [math.nan]):.2f}; {change}"
+            claims.append(Claim(f"{way} (best on validation) gains in {name}", said, told, agrees))
+    return claims
+
+
+def _page(
+    name: str, title: str, found: Compared, claims: list[Claim], tables: list[Table], number: Any,
+    measure: str, remarks: list[str],
+) -> Result:  # fmt: skip
+    base = mean(found.values("base", number) or [math.nan])
+    constants = [
+        Curve(way, found.values(way, lambda one: one["after"].get("constant_mean")),
+              found.values(way, number)[: len(found.values(
+                  way, lambda one: one["after"].get("constant_mean")))])
+        for way in found.ways
+    ]  # fmt: skip
+    strengths = []
+    for variant in VARIANTS:
+        ways = [way for way in found.ways if way.split(", ")[0] == variant]
+        points = sorted((float(way.split(", ")[1]), mean(found.values(way, number)) - base)
+                        for way in ways if found.values(way, number))  # fmt: skip
+        if points:
+            strengths.append(Curve(variant, [x for x, _ in points], [y for _, y in points]))
+    plots = [curves(found)]
+    if strengths:
+        plots.append(Plot(f"{measure} less the base's, mean", "λ", measure, strengths, log_x=True))
+    plots.append(Plot(f"{measure} and sensitivity, run by run", "mean local constant", measure,
+                      constants))  # fmt: skip
+    runs = [one for way in found.ways.values() for one in way]
+    recipe = {k: v for k, v in runs[0]["recipe"].items() if k not in ("way", "seed")}
+    broken = [f"Broke down: {text}." for text in found.failed()]
+    examples = _examples(runs)
+    return Result(
+        name, title,
+        {"pairs": runs[0]["pairs"], "parameters": runs[0]["parameters"], **recipe,
+         "minutes of a run": spread([one["seconds"] / 60 for one in runs if "seconds" in one], 1)},
+        claims, [*tables, sensitivities(found), *examples], plots,
+        ["Each way is trained from the same seeds on the same batches. Numbers are means, with the "
+         "range of the seeds; differences are seed by seed, and p is that of Student's test of "
+         "pairs. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
+         "and as undecided otherwise.", "", *remarks, *broken],
+    )  # fmt: skip
+
+
+def _examples(runs: Sequence[Facts]) -> list[Table]:
+    """What the first run of each way makes of the first sources."""
+    firsts: dict[str, Facts] = {}
+    for one in runs:
+        if "failed" not in one:
+            firsts.setdefault(one["recipe"]["way"], one)
+    rows = []
+    for number in range(3):
+        shown = {way: one["scores"]["test"]["examples"] for way, one in firsts.items()}
+        some = next(iter(shown.values()))
+        if number < len(some):
+            rows += [["source", some[number][0]], ["reference", some[number][1]]]
+            rows += [[way, examples[number][2]] for way, examples in shown.items()]
+    return [Table("Examples, first seed", ["", ""], rows)] if rows else []
