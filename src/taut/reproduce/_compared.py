@@ -115,8 +115,8 @@ def sensitivities(found: Compared) -> Table:
         row += found.row(way, [lambda one: one["gradient_largest"]], 1)
         row += found.row(way, [lambda one: one["seconds"] / one["steps"] / base], 2)
         rows.append(row)
-    header = ["way", *names.values(), "largest score", "gradient norm, median", "largest",
-              "time of a step, of the base's"]  # fmt: skip
+    header = ["way", *names.values(), "largest score", "gradient norm, median of each 20th step",
+              "largest of these", "time of a step, of the base's"]  # fmt: skip
     return Table("What the constraints did, before → after training", header, rows)
 
 

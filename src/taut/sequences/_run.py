@@ -108,7 +108,6 @@ def _result(
     best = type(model).from_pretrained(folder / "best")
     prepared(best, recipe.way)
     model.load_state_dict(best.state_dict())
-    model.cpu()
     return {
         "steps": progress.step, "seconds": round(progress.seconds, 1),
         "valid_loss": progress.best, "best_step": progress.best_step,

@@ -22,7 +22,8 @@ def sensitivity(model: Any, pairs: Sequence[Encoded]) -> dict[str, float]:
     import torch
 
     batches = [tensors(pairs[:PAIRS], b) for b in grouped(pairs[:PAIRS], PIECES)]
-    given = [{k: v for k, v in batch.items() if k != "labels"} for batch in batches]
+    device = next(model.parameters()).device
+    given = [{k: v.to(device) for k, v in batch.items() if k != "labels"} for batch in batches]
     maps = [w.matrix() for b in control.find_blocks(model) for w in b.weights.values()]
     found = {
         "sigma_max": max(float(torch.linalg.matrix_norm(m.detach().double(), 2)) for m in maps)

@@ -162,6 +162,9 @@ class _Run:
                     for name, value in penalty.values().items() if logged else ():
                         sums[f"penalty/{name}"] = value
                 self.accelerator.backward(loss / len(batches))
+        if self.accelerator.num_processes > 1:  # the same for all, or one would stop alone
+            mine = torch.tensor(sums["loss"], device=self.accelerator.device)
+            sums["loss"] = float(self.accelerator.reduce(mine, "mean"))
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
         self.optimizer.step()
         self.schedule.step()
