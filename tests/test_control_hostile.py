@@ -326,3 +326,35 @@ def test_the_monitor_leaves_lists_dicts_and_generators():
     assert model.losses == []
     assert model.counts == {}
     assert torch.equal(state, model.source.get_state())
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+def test_padding_costs_nothing_in_local_constants(implementation):
+    """Of a sequence with padding, in the encoder, the decoder and between them."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.MarianConfig(
+        vocab_size=30, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, encoder_attention_heads=2, decoder_attention_heads=2,
+        max_position_embeddings=32, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
+        dropout=0.0, attn_implementation=implementation,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.MarianMTModel(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(8)
+    sharp = control.LocalConstant(model, limit=0.01, rows=32)  # all rows
+    x, y = torch.randint(3, 30, (1, 7)), torch.randint(3, 30, (1, 5))
+    found = []
+    for more in (0, 6):
+        pads = torch.zeros(1, more, dtype=torch.long)
+        model(
+            input_ids=torch.cat([x, pads], 1), attention_mask=torch.cat([x * 0 + 1, pads], 1),
+            decoder_input_ids=torch.cat([y, pads], 1),
+            decoder_attention_mask=torch.cat([y * 0 + 1, pads], 1),
+        )  # fmt: skip
+        terms = {path: float(term.detach()) for path, term in sharp._terms.items()}
+        found.append({p: v for p, v in terms.items() if "encoder_attn" not in p})
+    assert len(found[0]) == 2
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    sharp.penalty().backward()

@@ -86,9 +86,23 @@ def test_runs_that_broke_down_are_said(tmp_path):
     text = page(result, "taut reproduce translation")
     assert "Broke down: VAR-I, 1e-06, seed 1: the loss is nan at step 3." in text
     assert "+1.10 (+1.00 to +1.20)" in text  # of the two seeds that are left
+    assert "| 2 of 3 |" in text
     files = write(result, tmp_path, "taut reproduce translation")
     assert files[0].name == "translation-some-de-en.json"
     assert files[-1].read_bytes().startswith(b"\x89PNG")
+
+
+def test_survivors_show_no_gain():
+    broken = {k: RUNS[5][k] for k in ("recipe", "corpus", "pairs", "languages", "parameters")}
+    five = [facts("base", s, 20.0) for s in range(5)]
+    five += [facts("VAR-I, 1e-06", s, 21.0 + 0.1 * s) for s in range(3)]
+    five += [{**broken, "recipe": {"way": "VAR-I, 1e-06", "seed": s, "steps": 1}, "failed": "nan"}
+             for s in (3, 4)]  # fmt: skip
+    claim = translation_result(five).claims[0]
+    assert "p = 0.00" in claim.found
+    assert claim.agrees is None
+    with pytest.raises(ValueError, match="all runs broke down"):
+        translation_result(five[-2:])
 
 
 def test_dialogue_has_the_nine_measures(tmp_path):

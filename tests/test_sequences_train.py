@@ -149,6 +149,37 @@ def test_a_run_that_was_killed_is_the_same_run(way, tmp_path, monkeypatch):
     assert [p.name for p in (tmp_path / "parts").glob("checkpoint-*")] == ["checkpoint-12"]
 
 
+def test_measurements_come_when_they_would(tmp_path, monkeypatch):
+    """A run that goes on between two of them adds none."""
+    recipe = replace(RECIPE, every=6)
+    train(new_model(), DATA, recipe, tmp_path / "whole")
+    monkeypatch.setattr(_train, "SAVE_EVERY", 0.0)
+    train(new_model(), DATA, replace(recipe, steps=4), tmp_path / "parts")
+    log = tmp_path / "parts" / "log.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))  # its last validation
+    state = torch.load(next((tmp_path / "parts").glob("checkpoint-*/custom_checkpoint_0.pkl")))
+    train(new_model(), DATA, recipe, tmp_path / "parts")
+    measured = [
+        [line["step"] for line in lines(tmp_path / name / "log.jsonl")
+         if any("largest_score" in key for key in line)]
+        for name in ("whole", "parts")
+    ]  # fmt: skip
+    assert measured == [[0, 6], [0, 6]]
+    assert state["step"] == 4
+
+
+def test_the_best_weights_are_those_of_the_checkpoint(tmp_path, monkeypatch):
+    """A better validation after the last checkpoint does not replace them."""
+    monkeypatch.setattr(_train, "save", lambda *_: None)  # killed before every checkpoint
+    recipe = replace(RECIPE, steps=8)
+    train(new_model(), DATA, recipe, tmp_path)
+    monkeypatch.undo()
+    assert {p.name for p in tmp_path.glob("best-*")} == {"best-4", "best-8"}
+    monkeypatch.setitem(SIZES, "test", Size(2, 32, 64, 2, 0.1))
+    progress = train(new_model(), DATA, recipe, tmp_path)
+    assert [p.name for p in tmp_path.glob("best-*")] == [f"best-{progress.best_step}"]
+
+
 def test_constraints_change_the_run(tmp_path):
     """Each of them, and the cap holds to the last step."""
     found = {}
@@ -175,7 +206,7 @@ def test_early_stopping_and_the_best_weights(tmp_path, monkeypatch):
     model = new_model()
     progress = train(model, Data(DATA.train, DATA.valid[:1]), recipe, tmp_path)
     assert (progress.step, progress.best, progress.best_step) == (10, 2.0, 4)
-    best = type(model).from_pretrained(tmp_path / "best")
+    best = type(model).from_pretrained(tmp_path / "best-4")
     assert not same(weights(best), weights(model))
 
 
@@ -189,8 +220,17 @@ def _fake(run, batch, smoothing, losses):
 def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path, monkeypatch):
     real = _train._Run._loss
     monkeypatch.setattr(_train._Run, "_loss", lambda self, *given: real(self, *given) * math.nan)
+    model = new_model()
+    first = weights(model)
     with pytest.raises(FloatingPointError, match="at step 1"):
-        train(new_model(), DATA, RECIPE, tmp_path)
+        train(model, DATA, RECIPE, tmp_path)
+    assert same(first, weights(model))  # nothing of it was taken in
+
+
+def test_a_strength_that_breaks_gradients_ends_the_run(tmp_path):
+    recipe = replace(RECIPE, way=Way.parse("VAR-III=1e38"))
+    with pytest.raises(FloatingPointError, match=r"gradient (inf|nan) at step 1"):
+        train(new_model(), DATA, recipe, tmp_path)
 
 
 def test_accumulation(tmp_path):
@@ -215,7 +255,7 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
         return real(self, place, **options)
 
     monkeypatch.setattr(Accelerator, "save_state", full)
-    with pytest.raises(OSError, match="the last one is kept"):
+    with pytest.raises(OSError, match="goes on from the last one"):
         train(new_model(), DATA, RECIPE, tmp_path)
     assert [p.name for p in tmp_path.glob("checkpoint-*")] == [Path(saved[0]).name]
     monkeypatch.setattr(Accelerator, "save_state", real)
@@ -284,6 +324,24 @@ def test_a_whole_run_is_done_once(tmp_path):
     assert facts["pairs"] == [300, 40, 20]
     (tmp_path / "log.jsonl").unlink()
     assert run(CORPUS, SHORT, tmp_path, share) == facts
+    # A test that is asked for later is answered by the same weights.
+    later = run(CORPUS, SHORT, tmp_path, share, {"again": CORPUS.test, "more": letters(4)})
+    assert later["scores"]["again"] == facts["scores"]["test"]
+    assert {k: v for k, v in later.items() if k != "scores"} == {
+        k: v for k, v in facts.items() if k != "scores"
+    }
+
+
+def test_runs_are_not_taken_for_others(monkeypatch):
+    one = replace(SHORT, way=Way.parse("VAR-I=1.0000001"))
+    two = replace(SHORT, way=Way.parse("VAR-I=1.0000002"))
+    places = {folder_of(r, CORPUS, Path()) for r in (one, two, SHORT, replace(SHORT, rate=1e-3))}
+    assert len(places) == 4
+    other = replace(CORPUS, train=CORPUS.train[:-1])
+    assert folder_of(SHORT, other, Path()) not in places
+    alone = folder_of(SHORT, CORPUS, Path())
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert folder_of(SHORT, CORPUS, Path()) != alone
 
 
 def test_a_queue_goes_on_and_keeps_what_broke_down(tmp_path, monkeypatch, capsys):
@@ -336,6 +394,8 @@ torch.set_num_threads(1)
 recipe = t.replace(t.RECIPE, size="sure", way=t.Way.parse(sys.argv[2]), steps=6, every=3)
 model = t.new_model(recipe)
 t.train(model, t.DATA, recipe, t.Path(sys.argv[1]))
+facts = t.run(t.CORPUS, t.replace(t.SHORT, size="sure"), t.Path(sys.argv[1]) / "run", t.share)
+assert facts["scores"]["test"]["examples"]
 torch.save(model.state_dict(), f"{{sys.argv[1]}}/rank{{t.os.environ['RANK']}}.pt")
 """
 

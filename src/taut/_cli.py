@@ -24,7 +24,7 @@ def said(command: str) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt as stop:  # what was done is kept, as every command sees to
-        typer.echo(f"taut {command}: {stop or 'stopped'}", err=True)
+        typer.echo(f"taut {command}: {str(stop) or 'stopped'}", err=True)
         raise typer.Exit(130) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         typer.echo(f"taut {command}: {error}", err=True)

@@ -86,7 +86,12 @@ Size = Annotated[str, typer.Option(help="tiny, small, base or big.")]
 Family = Annotated[str, typer.Option(help="marian or bart.")]
 Tokens = Annotated[str, typer.Option(help="bpe, unigram or characters.")]
 Vocabulary = Annotated[int, typer.Option(help="Pieces of text, at most.")]
-Longest = Annotated[int, typer.Option(help="Pieces of one text, at most.")]
+Longest = Annotated[
+    int | None,
+    typer.Option(
+        help="Pieces of one text, at most; 64, or 256 for characters.", show_default=False
+    ),
+]
 Steps = Annotated[int, typer.Option(help="Steps of the optimiser, at most.")]
 Pieces = Annotated[int, typer.Option(help="Pieces in a batch of one process.")]
 Accumulate = Annotated[int, typer.Option(help="Batches in a step.")]
@@ -121,7 +126,7 @@ def translation(  # arguments are read from the context, all alike
     family: Family = "marian",
     tokens: Tokens = "bpe",
     vocabulary: Vocabulary = 4000,
-    longest: Longest = 64,
+    longest: Longest = None,
     steps: Steps = 2000,
     pieces: Pieces = 1500,
     accumulate: Accumulate = 1,
@@ -157,7 +162,7 @@ def dialogue(  # arguments are read from the context, all alike
     family: Family = "marian",
     tokens: Tokens = "bpe",
     vocabulary: Vocabulary = 4000,
-    longest: Longest = 64,
+    longest: Longest = None,
     steps: Steps = 2000,
     pieces: Pieces = 1500,
     accumulate: Accumulate = 1,
@@ -186,10 +191,14 @@ def _sequences(name: str, context: typer.Context) -> None:
         given = dict(context.params)
         ways = tuple(way.strip() for way in given.pop("ways").split(",") if way.strip())
         recipe = {f.name: given.pop(f.name) for f in fields(Recipe) if f.name in given}
+        if recipe["longest"] is None:
+            recipe["longest"] = 256 if recipe["tokens"] == "characters" else 64
         if ways:
             given["ways"] = ways
         task = _sequences.Task(**given, recipe=recipe)
-        _command.shown(getattr(_sequences, name)(task), task.output_dir, _command_line())
+        result = getattr(_sequences, name)(task)
+        if os.environ.get("RANK", "0") == "0":  # of several processes the first one writes
+            _command.shown(result, task.output_dir, _command_line())
 
 
 def _command_line() -> str:

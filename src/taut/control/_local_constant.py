@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from taut._lipschitz import local_lipschitz
+from taut.audit._reduce import HIDDEN
 from taut.control._find import Block, Only, chosen_blocks
 from taut.control._in_pass import InPass
 from taut.control._seen import Products, Scores, first_time
@@ -82,14 +83,23 @@ class LocalConstant(InPass):
         super()._begin()
 
     def _term(self, seen: Products | Scores, seed: int) -> torch.Tensor:
-        constants: torch.Tensor = local_lipschitz(self._drawn_rows(seen, seed)).value
+        scores, real = self._drawn_rows(seen, seed)
+        constants: torch.Tensor = local_lipschitz(scores).value
+        if real is not None:  # rows of padding do not count
+            constants = constants[real.expand(constants.shape)]
         if first_time():
             known = self._constants.get(seen.path, constants.new_zeros(0))
             self._constants[seen.path] = torch.cat([known, constants.detach().flatten()])
-        return (constants - self.limit).clamp(min=0.0).square().mean()
+        costs = (constants - self.limit).clamp(min=0.0).square()
+        return costs.mean() if len(costs) else costs.sum()
 
-    def _drawn_rows(self, seen: Products | Scores, seed: int) -> torch.Tensor:
-        """Scores of the rows that are drawn, the same in every sample and head."""
+    def _drawn_rows(
+        self, seen: Products | Scores, seed: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Scores of the rows that are drawn, the same in every sample and head; which are real.
+
+        Where a sequence attends to itself, a token that nobody sees is padding, as a query too.
+        """
         if isinstance(seen, Scores):
             queries, keys = seen.scores.shape[2:]
         else:
@@ -97,15 +107,19 @@ class LocalConstant(InPass):
         count = min(self.rows, queries)
         source = np.random.default_rng(seed)
         rows = torch.from_numpy(np.sort(source.choice(queries, count, replace=False)))
+        own = seen.own and queries == keys
         if isinstance(seen, Scores):
-            return seen.scores[:, :, rows]
+            shown = (seen.scores.detach() > HIDDEN).any(dim=-2)
+            return seen.scores[:, :, rows], shown[..., rows] if own else None
+        real = None
         found = seen.query[:, :, rows] @ seen.key.mT * seen.factor
         if seen.bias is not None:
             bias = seen.bias.expand(-1, -1, queries, keys)
             found = found + bias[:, :, rows]
+            real = (bias.detach() > HIDDEN).any(dim=-2)[..., rows] if own else None
         if seen.causal:
             found = found.masked_fill(rows[:, None] < torch.arange(keys), -torch.inf)
-        return found
+        return found, real
 
     def penalty(self) -> torch.Tensor:
         """What to add to the loss, from the last training pass."""

@@ -63,6 +63,9 @@ class Monitor:
         Whether single heads are logged, or only what sums up their layers. ``history`` has both.
     keep
         How many measurements ``history`` holds.
+    steps
+        Optimiser steps before, where training goes on from a checkpoint: then the first measurement
+        is when a training in one go would have it.
 
     Attributes
     ----------
@@ -111,17 +114,19 @@ class Monitor:
         penalties: Sequence[Penalty] = (),
         heads: bool = True,
         keep: int = 100,
+        steps: int = 0,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
         self.every = whole_number(every, name="every", least=1)
-        self.steps = 0
+        self.steps = whole_number(steps, name="steps", least=0)
         self.history: deque[Measurement] = deque(maxlen=whole_number(keep, name="keep", least=1))
         self._model, self._log, self._weights, self._warn = inner(model), log, weights, warn
         self._penalties, self._heads = tuple(penalties), heads
         self._alarms, self._closed = Alarms(), False
         self._next = NextPass(outer(model), self._before)
-        self._next.wait()
+        if self.steps % self.every == 0:
+            self._next.wait()
 
     def step(self, steps: int | None = None) -> None:
         """Say that the optimiser has made a step, or how many it has made by now."""

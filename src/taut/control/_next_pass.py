@@ -38,7 +38,7 @@ class NextPass:
     def __init__(self, module: nn.Module, action: Action) -> None:
         self._module, self._action = module, action
         self._remove: Callable[[], None] | None = None
-        self.met = False  # whether any pass came since the last wait
+        self.met = True  # whether any pass came since the last wait
 
     def wait(self) -> None:
         """Await the next pass."""

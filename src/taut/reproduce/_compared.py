@@ -56,6 +56,12 @@ class Compared:
         values = [one - other for one, other in pairs]
         return Difference(values, _p_value(values))
 
+    def seeds(self, way: str) -> str:
+        """How many runs there are, and how many of them broke down."""
+        runs = self.ways[way]
+        whole = sum("failed" not in one for one in runs)
+        return str(whole) if whole == len(runs) else f"{whole} of {len(runs)}"
+
     def row(self, way: str, numbers: Sequence[Number], digits: int = 2) -> list[str]:
         """Mean and range of each number."""
         return [spread(self.values(way, number), digits) for number in numbers]

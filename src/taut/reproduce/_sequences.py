@@ -33,17 +33,24 @@ class Task:
 def translation(task: Task) -> Result:
     """Train every way from every seed on parallel text, and compare their BLEU."""
     from taut.sequences import ntrex, read_corpus, run_all
+    from taut.sequences._corpus import without_leaks
     from taut.sequences._scoring import score_translations
 
     corpus = read_corpus(
         task.data, task.source, task.target, limit=task.limit, held_out=task.held_out
     )
-    tests = {"NTREX": ntrex(task.ntrex, task.source, task.target)} if task.ntrex else {}
+    tests, notes = {}, list(corpus.notes)
+    if task.ntrex:
+        pairs = ntrex(task.ntrex, task.source, task.target)
+        tests["NTREX"] = without_leaks(pairs, corpus.train)
+        if len(tests["NTREX"]) < len(pairs):
+            left = len(pairs) - len(tests["NTREX"])
+            notes.append(f"{left} pairs of NTREX left out: they occur in the training part")
     facts = run_all(
         _recipes(task), corpus, task.output_dir / "runs", score_translations, tests=tests,
         jobs=task.jobs,
     )  # fmt: skip
-    return translation_result(facts, corpus.notes)
+    return translation_result(facts, notes)
 
 
 def dialogue(task: Task) -> Result:

@@ -17,11 +17,11 @@ def translation_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Res
     found = Compared(facts)
     first = found.whole[0]
     source, target = first["languages"]
-    tests = list(first["scores"])
+    tests = [name for name in first["scores"] if all(name in o["scores"] for o in found.whole)]
     numbers = {name: (lambda one, name=name: one["scores"][name]["bleu"]) for name in tests}
     rows = []
     for way in found.ways:
-        row = [way, str(len(found.ways[way]))]
+        row = [way, found.seeds(way)]
         for number in numbers.values():
             row += [*found.row(way, [number]),
                     "" if way == "base" else str(found.difference(way, number))]  # fmt: skip
@@ -74,14 +74,18 @@ def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> 
         tried = {way: mean(values) for way, values in losses.items() if values}
         if not tried:
             continue
-        way = min(tried, key=lambda way: tried[way])
+        sure = [way for way in tried if " of " not in found.seeds(way)]
+        way = min(sure or tried, key=lambda way: tried[way])
+        broken = any(" of " in found.seeds(name) for name in ("base", way))
         for name, (number, paper) in measures.items():
             change = found.difference(way, number)
             said = f"{paper['base']:g} → {paper[variant]:g}" if variant in paper else "gains"
             base = mean(found.values("base", number) or [math.nan])
-            agrees = None
-            if change.values and not (mean(change.values) > 0 and not change.p < 0.05):
-                agrees = mean(change.values) > 0
+            agrees: bool | None = None
+            if change.values and not mean(change.values) > 0:
+                agrees = False
+            elif change.p < 0.05 and not broken:  # survivors alone show no gain
+                agrees = True
             told = f"{base:.2f} → {base + mean(change.values or [math.nan]):.2f}; {change}"
             claims.append(Claim(f"{way} (best on validation) gains in {name}", said, told, agrees))
     return claims

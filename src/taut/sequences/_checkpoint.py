@@ -30,9 +30,9 @@ class Progress:
         vars(self).update(state)
 
 
-def save(accelerator: Any, folder: Path, step: int) -> None:
-    """Write a checkpoint beside the last one, then point to it, then remove the last one."""
-    name = f"checkpoint-{step}"
+def save(accelerator: Any, folder: Path, progress: Progress) -> None:
+    """Write a checkpoint beside the last one, then point to it, then remove what is older."""
+    name = f"checkpoint-{progress.step}"
     try:
         if accelerator.is_main_process:
             shutil.rmtree(folder / name, ignore_errors=True)
@@ -42,15 +42,20 @@ def save(accelerator: Any, folder: Path, step: int) -> None:
         accelerator.wait_for_everyone()
         if accelerator.is_main_process:
             write_whole(json.dumps({"checkpoint": name}), folder / "latest.json")
-            for old in folder.glob("checkpoint-*"):
-                if old.name != name:
+            for old in (*folder.glob("checkpoint-*"), *folder.glob("best-*")):
+                if old.name not in (name, best_name(progress.best_step)):
                     shutil.rmtree(old, ignore_errors=True)
     except (OSError, RuntimeError) as error:  # torch says RuntimeError on a full disk
         shutil.rmtree(folder / name, ignore_errors=True)
         raise OSError(
-            f"cannot write a checkpoint to {folder}: {error}; the last one is kept, and the same "
-            "command goes on from it"
+            f"cannot write a checkpoint to {folder}: {error}; once there is room, the same command "
+            "goes on from the last one that was written"
         ) from error
+
+
+def best_name(step: int) -> str:
+    """Of the folder with the weights of the best validation, which was at this step."""
+    return f"best-{step}"
 
 
 def load(accelerator: Any, folder: Path) -> None:
@@ -63,8 +68,14 @@ def load(accelerator: Any, folder: Path) -> None:
 
 def save_weights(model: Any, folder: Path) -> None:
     """A model of transformers in a folder that is whole or not there."""
+    from safetensors import SafetensorError
+
     part = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    model.save_pretrained(part)
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        model.save_pretrained(part)
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        raise OSError(f"cannot write weights to {folder}: {error}") from error

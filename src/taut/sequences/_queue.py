@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,12 @@ WAIT = 2.0  # seconds between two looks at runs of other processes
 def folder_of(recipe: Recipe, corpus: Corpus, folder: Path) -> Path:
     """Where a run is: by its way and seed, and a mark of everything else."""
     way = str(recipe.way).replace(", ", "-")
-    return folder / f"{way}-seed{recipe.seed}-{recipe.mark(checksum(corpus))}"
+    return folder / f"{way}-seed{recipe.seed}-{recipe.mark(checksum(corpus), _processes())}"
+
+
+def _processes() -> int:
+    """Of one training, as torchrun and accelerate say."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def run_all(
@@ -54,10 +60,31 @@ def run_all(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     arguments = (list(recipes), corpus, folder, score, dict(tests or {}))
-    if jobs == 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return _work(*arguments)
+    if jobs > 1 and _processes() == 1:
+        codes = _in_workers(jobs, arguments)
+        if STOPPED in codes:
+            raise Stopped("stopped; the same command goes on")
+        places = [folder_of(recipe, corpus, folder) for recipe in recipes]
+        if not all((place / FACTS).exists() for place in places):
+            raise RuntimeError(
+                f"a worker ended with an error ({', '.join(map(str, codes))}), which is printed "
+                "above unless it was killed; the same command goes on"
+            )
+    return _work(*arguments)  # after workers, this reads what they found
+
+
+def _in_workers(jobs: int, arguments: tuple[Any, ...]) -> set[int | None]:
+    """The exit codes of workers that share the runs; they end when this process does."""
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_worker, args=(jobs, *arguments)) for _ in range(jobs)]
+    workers = [
+        context.Process(target=_worker, args=(jobs, *arguments), daemon=True) for _ in range(jobs)
+    ]
+
+    def stop(number: int, _: Any) -> None:
+        raise Stopped("stopped; the same command goes on")
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if main else None
     for worker in workers:
         worker.start()
     try:
@@ -65,17 +92,14 @@ def run_all(
             worker.join()
     except BaseException:  # Ctrl-C reaches the workers as well; other ends do not
         for worker in workers:
-            if worker.is_alive() and worker.pid is not None:
-                os.kill(worker.pid, signal.SIGTERM)
+            worker.terminate()  # by SIGTERM: they save
         for worker in workers:
             worker.join()
         raise
-    codes = {worker.exitcode for worker in workers} - {0}
-    if STOPPED in codes:
-        raise Stopped("stopped; the same command goes on")
-    if codes:
-        raise RuntimeError("a worker ended with an error, which is printed above")
-    return _work(*arguments)  # all are done: this reads them
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
+    return {worker.exitcode for worker in workers} - {0}
 
 
 STOPPED = 130
@@ -113,24 +137,43 @@ def _until_done(
     from filelock import FileLock, Timeout
 
     places = [folder_of(recipe, corpus, folder) for recipe in recipes]
-    alone = int(os.environ.get("WORLD_SIZE", "1")) > 1  # processes of one training go together
     while True:
         for recipe, place in zip(recipes, places, strict=True):
             if (place / FACTS).exists():
                 continue
             place.mkdir(parents=True, exist_ok=True)
-            if alone:
-                _one(recipe, corpus, place, score, tests)
-                continue
+            lock = FileLock(str(place / "lock"))
             try:
-                with FileLock(str(place / "lock"), timeout=0):
-                    if not (place / FACTS).exists():  # done by another while we looked
-                        _one(recipe, corpus, place, score, tests)
+                if _first():
+                    lock.acquire(timeout=0)
+                mine = True
             except Timeout:
-                continue
-        if all((place / FACTS).exists() for place in places):
+                mine = False
+            try:
+                # Done by another while we looked, or not: the processes of a training agree.
+                if _told(mine and not (place / FACTS).exists()):
+                    _one(recipe, corpus, place, score, tests)
+            finally:
+                lock.release()
+        parent = multiprocessing.parent_process()
+        if all((place / FACTS).exists() for place in places) or (
+            parent is not None and not parent.is_alive()
+        ):
             return
         time.sleep(WAIT)
+
+
+def _first() -> bool:
+    from accelerate import PartialState
+
+    return bool(PartialState().is_main_process)
+
+
+def _told(mine: bool) -> bool:
+    """What the first process of a training says."""
+    from accelerate.utils import broadcast_object_list
+
+    return bool(broadcast_object_list([mine])[0]) if _processes() > 1 else mine
 
 
 @contextmanager
@@ -155,5 +198,7 @@ def _one(
     told = facts.get("failed") or ", ".join(
         f"{name} {found['headline']}" for name, found in facts["scores"].items()
     )
+    if not _first():
+        return
     minutes, seconds = divmod(int(time.monotonic() - began), 60)
     print(f"{recipe.way}, seed {recipe.seed}: {told} ({minutes}:{seconds:02d})", flush=True)

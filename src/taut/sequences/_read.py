@@ -30,6 +30,8 @@ def read_corpus(
     limit, held_out
         Pairs to train on, and those of validation and test, at most.
     """
+    if source == target:
+        raise ValueError(f"source and target are both {source!r}")
     kind, _, folder = name.partition(":")
     if kind == CATALOGS:
         corpus = catalog_corpus(source, target, folders=folder.split(",") if folder else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -62,9 +63,9 @@ class Recipe:
         for name in ("steps", "pieces", "accumulate", "warmup", "every", "patience"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.longest < 2:
-            raise ValueError(f"longest must be at least 2, got {self.longest}")
-        if not (self.rate > 0 and self.clip > 0 and 0 <= self.smoothing < 1):
+        if self.longest < 4:
+            raise ValueError(f"longest must be at least 4, got {self.longest}")
+        if not (0 < self.rate < math.inf and self.clip > 0 and 0 <= self.smoothing < 1):
             raise ValueError("rate and clip must be above 0, smoothing from 0 to below 1")
         if self.precision not in ("no", "fp16", "bf16"):
             raise ValueError(f"precision must be no, fp16 or bf16, got {self.precision!r}")
@@ -73,7 +74,8 @@ class Recipe:
         """Plain numbers and words."""
         return {**asdict(self), "way": str(self.way)}
 
-    def mark(self, data: str) -> str:
-        """A short name for this recipe on this data (given by its checksum)."""
-        told = json.dumps([self.to_dict(), data], sort_keys=True)
+    def mark(self, data: str, processes: int = 1) -> str:
+        """A short name for this recipe on this data (its checksum), in so many processes."""
+        several = [processes] if processes > 1 else []  # their batches are others
+        told = json.dumps([self.to_dict(), data, *several], sort_keys=True)
         return hashlib.blake2b(told.encode(), digest_size=4).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from taut._files import write_whole
 from taut.sequences._batches import Encoded
-from taut.sequences._checkpoint import Progress
+from taut.sequences._checkpoint import Progress, best_name
 from taut.sequences._corpus import Corpus, Pair
 from taut.sequences._decode import answers
 from taut.sequences._log import lines
@@ -23,7 +24,7 @@ from taut.sequences._train import Data, train
 from taut.sequences._ways import prepared
 
 Scorer = Callable[[list[str], list[str]], dict[str, Any]]
-FACTS = "facts.json"
+FACTS, PIECES = "facts.json", "pieces.json"
 EXAMPLES = 5
 
 
@@ -50,43 +51,74 @@ def run(
     from accelerate import PartialState
 
     file = folder / FACTS
-    if file.exists():
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    folder.mkdir(parents=True, exist_ok=True)
+    asked = {"test": corpus.test, **(tests or {})}
+    facts = _read(file)
+    if facts is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = _trained(corpus, recipe, folder)
+    missing = {} if "failed" in facts else {
+        name: pairs for name, pairs in asked.items() if name not in facts["scores"]
+    }  # fmt: skip
+    if PartialState().is_main_process:
+        if missing:
+            facts["scores"] |= _scores(facts, missing, recipe, folder, score)
+        if missing or not file.exists():
+            write_whole(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", file)
+    PartialState().wait_for_everyone()
+    return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """Train, and say how it went and what it did."""
     subwords = _subwords(corpus, recipe, folder)
     data = Data(*(_encoded(subwords, part, recipe) for part in (corpus.train, corpus.valid)))
     model = build(
         recipe.size, len(subwords), longest=recipe.longest, family=recipe.family, seed=recipe.seed
     )
+    full = [len(row) == recipe.longest for pair in data.train for row in pair]
     facts: dict[str, Any] = {
         "recipe": recipe.to_dict(), "corpus": corpus.name, "checksum": checksum(corpus),
         "languages": [corpus.source, corpus.target],
         "pairs": [len(part) for part in (corpus.train, corpus.valid, corpus.test)],
         "parameters": sum(p.numel() for p in model.parameters()), "pieces": len(subwords),
+        "cut": sum(full) / len(full),
     }  # fmt: skip
     before = sensitivity(model, data.valid)
     try:
         progress = train(model, data, recipe, folder)
     except FloatingPointError as error:  # a run that breaks down is a result
-        facts["failed"] = str(error)
-    else:
-        if PartialState().is_main_process:
-            facts |= _result(model, progress, before, data.valid, recipe, folder)
-            facts["scores"] = _scores(
-                model, subwords, {"test": corpus.test, **(tests or {})}, recipe, folder, score
-            )
-    if PartialState().is_main_process:
-        write_whole(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", file)
-    PartialState().wait_for_everyone()
-    return dict(json.loads(file.read_text(encoding="utf-8")))
+        return {**facts, "failed": str(error)}
+    if not math.isfinite(progress.best):
+        return {**facts, "failed": "the loss of validation was never a number"}
+    best = _best(recipe, folder, progress.best_step)
+    course = _course(progress, folder)
+    return {**facts, **course, "before": before, "after": sensitivity(best, data.valid),
+            "scores": {}}  # fmt: skip
+
+
+def _best(recipe: Recipe, folder: Path, step: int) -> Any:
+    """The model with the weights of the best validation."""
+    from accelerate import PartialState
+    from transformers import AutoModelForSeq2SeqLM
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder / best_name(step))
+    prepared(model, recipe.way)
+    return model.to(PartialState().device)
 
 
 def _subwords(corpus: Corpus, recipe: Recipe, folder: Path) -> Subwords:
     """The pieces, learnt once for a run."""
-    file = folder / "pieces.json"
-    if not file.exists():
+    from accelerate import PartialState
+
+    file = folder / PIECES
+    if not file.exists() and PartialState().is_main_process:
         texts = (text for pair in corpus.train for text in pair)
         Subwords.learn(texts, recipe.tokens, recipe.vocabulary).save(file)
+    PartialState().wait_for_everyone()
     return Subwords.load(file)
 
 
@@ -95,33 +127,29 @@ def _encoded(subwords: Subwords, pairs: Sequence[Pair], recipe: Recipe) -> list[
     return list(zip(*sides, strict=True))
 
 
-def _result(
-    model: Any, progress: Progress, before: dict[str, float], valid: list[Encoded], recipe: Recipe,
-    folder: Path,
-) -> dict[str, Any]:  # fmt: skip
-    """How the training went, and what it did to the weights of the best validation."""
+def _course(progress: Progress, folder: Path) -> dict[str, Any]:
+    """How the training went, by its log."""
     log = lines(folder / "log.jsonl")
     gradients = [line["gradient"] for line in log if "gradient" in line]
     scores = [
         value for line in log for name, value in line.items() if name.endswith("largest_score")
     ]
-    best = type(model).from_pretrained(folder / "best")
-    prepared(best, recipe.way)
-    model.load_state_dict(best.state_dict())
     return {
         "steps": progress.step, "seconds": round(progress.seconds, 1),
         "valid_loss": progress.best, "best_step": progress.best_step,
         "gradient_largest": max(gradients), "gradient_median": statistics.median(gradients),
         "score_largest": max(scores, default=None),
         "curve": [[ln["step"], ln["valid/loss"]] for ln in log if "valid/loss" in ln],
-        "before": before, "after": sensitivity(model, valid),
     }  # fmt: skip
 
 
 def _scores(
-    model: Any, subwords: Subwords, tests: Mapping[str, Sequence[Pair]], recipe: Recipe,
-    folder: Path, score: Scorer,
+    facts: dict[str, Any], tests: Mapping[str, Sequence[Pair]], recipe: Recipe, folder: Path,
+    score: Scorer,
 ) -> dict[str, Any]:  # fmt: skip
+    """Answers of the best weights to the sources of each test, and what they score."""
+    model = _best(recipe, folder, facts["best_step"])
+    subwords = Subwords.load(folder / PIECES)
     found: dict[str, Any] = {}
     for name, pairs in tests.items():
         made = answers(model, subwords, [source for source, _ in pairs], longest=recipe.longest)

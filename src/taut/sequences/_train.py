@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from taut.control import Monitor
 from taut.sequences._batches import IGNORED, Encoded, endless, grouped, tensors
-from taut.sequences._checkpoint import Progress, load, save, save_weights
+from taut.sequences._checkpoint import Progress, best_name, load, save, save_weights
 from taut.sequences._log import Log
 from taut.sequences._recipe import Recipe
 from taut.sequences._ways import constrained, prepared
@@ -106,8 +106,8 @@ class _Run:
         monitor = Monitor(
             self.accelerator.unwrap_model(self.model), every=recipe.every, weights=True,
             heads=False, warn=False, log=lambda values, step: told(step, values),
+            steps=progress.step,
         )  # fmt: skip
-        monitor.steps = progress.step
         batches = self._batches()
         saved = time.monotonic()
         try:
@@ -126,10 +126,11 @@ class _Run:
                         told(progress.step, {"valid/loss": self._validate()})
                         saved = -math.inf
                     shown(progress.step, values["loss"])
-                    if asked.is_set() or time.monotonic() - saved > SAVE_EVERY:
-                        save(self.accelerator, self.folder, progress.step)
+                    stop = self._any(asked.is_set())
+                    if stop or self._any(time.monotonic() - saved > SAVE_EVERY):
+                        save(self.accelerator, self.folder, progress)
                         saved = time.monotonic()
-                    if asked.is_set():
+                    if stop:
                         raise Stopped(f"stopped at step {progress.step}; its state is saved")
         finally:
             monitor.close()
@@ -137,6 +138,15 @@ class _Run:
                 penalty.bake()
             if log is not None:
                 log.close()
+
+    def _any(self, mine: bool) -> bool:
+        """Whether one of the processes says so: they save and stop together, or wait for ever."""
+        import torch
+
+        if self.accelerator.num_processes == 1:
+            return mine
+        votes = torch.tensor(float(mine), device=self.accelerator.device)
+        return float(self.accelerator.reduce(votes, "sum")) > 0
 
     def _batches(self) -> Iterator[dict[str, Any]]:
         """Those of this process, from where the last checkpoint was."""
@@ -147,8 +157,6 @@ class _Run:
             yield tensors(self.data.train, batch)
 
     def _step(self, batches: list[dict[str, Any]], logged: bool) -> dict[str, float]:
-        import torch
-
         self.model.train()
         sums: dict[str, float] = {"loss": 0.0}
         for number, batch in enumerate(batches):
@@ -162,20 +170,20 @@ class _Run:
                     for name, value in penalty.values().items() if logged else ():
                         sums[f"penalty/{name}"] = value
                 self.accelerator.backward(loss / len(batches))
-        if self.accelerator.num_processes > 1:  # the same for all, or one would stop alone
-            mine = torch.tensor(sums["loss"], device=self.accelerator.device)
-            sums["loss"] = float(self.accelerator.reduce(mine, "mean"))
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        # In fp16 gradients may overflow: then accelerate leaves the step out.
+        broken = not math.isfinite(sums["loss"]) or (
+            self.recipe.precision != "fp16" and not math.isfinite(float(norm))
+        )
+        if self._any(broken):
+            raise FloatingPointError(
+                f"the loss is {sums['loss']:g} and its gradient {float(norm):g} at step "
+                f"{self.progress.step + 1}: try a smaller rate or strength"
+            )
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
-        if not math.isfinite(sums["loss"]):
-            raise FloatingPointError(
-                f"the loss is {sums['loss']} at step {self.progress.step + 1}: try a smaller rate "
-                "or strength"
-            )
-        norm = float(norm) if isinstance(norm, torch.Tensor) else norm
-        return {**sums, "gradient": norm, "rate": self.schedule.get_last_lr()[0]}
+        return {**sums, "gradient": float(norm), "rate": self.schedule.get_last_lr()[0]}
 
     def _loss(self, batch: dict[str, Any], smoothing: float, reduction: str) -> Any:
         from torch.nn.functional import cross_entropy
@@ -189,7 +197,11 @@ class _Run:
         )  # fmt: skip
 
     def _validate(self) -> float:
-        """Mean loss of a piece, not smoothed; the best weights are kept."""
+        """Mean loss of a piece, not smoothed; the best weights are kept.
+
+        Under a name of their own, until a checkpoint says that they are the best: a run that is
+        killed in between goes on from the last checkpoint and the weights of its time.
+        """
         import torch
 
         self.model.eval()
@@ -203,7 +215,10 @@ class _Run:
         if loss < progress.best:
             progress.best, progress.best_step, progress.stale = loss, progress.step, 0
             if self.accelerator.is_main_process:
-                save_weights(self.accelerator.unwrap_model(self.model), self.folder / "best")
+                save_weights(
+                    self.accelerator.unwrap_model(self.model),
+                    self.folder / best_name(progress.best_step),
+                )
         else:
             progress.stale += 1
         return loss

@@ -20,7 +20,10 @@ class Way(NamedTuple):
     number: float | None = None
 
     def __str__(self) -> str:
-        return self.name if self.number is None else f"{self.name}, {self.number:g}"
+        if self.number is None:
+            return self.name
+        short = f"{self.number:g}"  # unless that is another number
+        return f"{self.name}, {short if float(short) == self.number else repr(self.number)}"
 
     @classmethod
     def parse(cls, text: str) -> Way:
