@@ -16,6 +16,9 @@ pytest.importorskip("accelerate")
 pytest.importorskip("sacrebleu", reason="sacrebleu is not installed")
 pytest.importorskip("altair")
 
+from typer.testing import CliRunner
+
+from taut.cli import app
 from taut.reproduce._compared import Compared, spread
 from taut.reproduce._page import page, write
 from taut.reproduce._s4 import MEASURES as NINE
@@ -151,7 +154,7 @@ SMALL = (
 )  # fmt: skip
 
 
-def test_from_catalogs_to_a_page(tmp_path):
+def test_from_catalogs_to_a_page(tmp_path, monkeypatch):
     """200 real pairs: the loss falls, and BLEU is what the command of sacrebleu prints."""
     pytest.importorskip("django", reason="its catalogs are the data")
     words = ("translation", "--ways", "base,VAR-III=1e-6", *SMALL)
@@ -170,15 +173,13 @@ def test_from_catalogs_to_a_page(tmp_path):
                    str(run / "answers-test.txt"), "-b", "-w", "6"]  # fmt: skip
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         assert float(said) == pytest.approx(found["scores"]["test"]["bleu"], abs=1e-6)
-    again = taut(*words, cwd=tmp_path)
-    assert "seed 0:" not in again.stdout  # nothing was run anew
+    monkeypatch.chdir(tmp_path)
+    again = CliRunner().invoke(app, ["reproduce", *words])
+    assert again.exit_code == 0, again.output
+    assert "seed 0:" not in again.output  # nothing was run anew
 
 
 def test_wrong_input_is_said(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from taut.cli import app
-
     monkeypatch.chdir(tmp_path)
     for words, said in (
         (("translation", "--data", "nowhere"), "no data 'nowhere'"),

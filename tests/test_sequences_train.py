@@ -97,7 +97,7 @@ def test_tensors():
     assert batch["labels"].tolist() == [[7, 1, -100], [8, 9, 1]]
 
 
-@pytest.mark.parametrize("family", ["marian", "bart"])
+@pytest.mark.parametrize("family", ["marian", pytest.param("bart", marks=pytest.mark.slow)])
 def test_a_model_learns_to_copy(family, tmp_path):
     recipe = replace(
         RECIPE, size="sure", family=family, steps=500, every=250, warmup=50, pieces=400

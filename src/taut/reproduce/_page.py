@@ -83,7 +83,8 @@ def _draw(altair: Any, plot: Plot) -> Any:
     ]
     names = [curve.name for curve in plot.curves]
     scale_x = altair.Scale(type="log" if plot.log_x else "linear", zero=False, nice=False)
-    scale_y = altair.Scale(type="log" if plot.log_y else "linear", zero=not plot.log_y)
+    zero = not (plot.log_y or plot.points)
+    scale_y = altair.Scale(type="log" if plot.log_y else "linear", zero=zero)
     base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=altair.X("x:Q", title=plot.x, scale=scale_x),
         y=altair.Y("y:Q", title=plot.y, scale=scale_y),
@@ -96,10 +97,10 @@ def _draw(altair: Any, plot: Plot) -> Any:
             scale=altair.Scale(domain=["found", "bound"], range=[[1, 0], [5, 3]]),
         ),
     )
-    points = base.mark_point(size=12, filled=True).transform_filter("datum.kind == 'found'")
-    return (base.mark_line() + points).properties(
-        title=_wrapped(plot.title), width=WIDTH, height=HEIGHT
-    )
+    size = 40 if plot.points else 12
+    points = base.mark_point(size=size, filled=True).transform_filter("datum.kind == 'found'")
+    drawn = points if plot.points else base.mark_line() + points
+    return drawn.properties(title=_wrapped(plot.title), width=WIDTH, height=HEIGHT)
 
 
 def _wrapped(title: str) -> list[str]:

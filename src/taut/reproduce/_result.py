@@ -45,7 +45,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves that share their axes."""
+    """Curves that share their axes; ``points`` are not joined by lines."""
 
     title: str
     x: str
@@ -53,6 +53,7 @@ class Plot:
     curves: list[Curve]
     log_x: bool = False
     log_y: bool = False
+    points: bool = False
 
 
 @dataclass

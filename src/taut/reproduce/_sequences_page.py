@@ -95,25 +95,6 @@ def _page(
     name: str, title: str, found: Compared, claims: list[Claim], tables: list[Table], number: Any,
     measure: str, remarks: list[str],
 ) -> Result:  # fmt: skip
-    base = mean(found.values("base", number) or [math.nan])
-    constants = [
-        Curve(way, found.values(way, lambda one: one["after"].get("constant_mean")),
-              found.values(way, number)[: len(found.values(
-                  way, lambda one: one["after"].get("constant_mean")))])
-        for way in found.ways
-    ]  # fmt: skip
-    strengths = []
-    for variant in VARIANTS:
-        ways = [way for way in found.ways if way.split(", ")[0] == variant]
-        points = sorted((float(way.split(", ")[1]), mean(found.values(way, number)) - base)
-                        for way in ways if found.values(way, number))  # fmt: skip
-        if points:
-            strengths.append(Curve(variant, [x for x, _ in points], [y for _, y in points]))
-    plots = [curves(found)]
-    if strengths:
-        plots.append(Plot(f"{measure} less the base's, mean", "λ", measure, strengths, log_x=True))
-    plots.append(Plot(f"{measure} and sensitivity, run by run", "mean local constant", measure,
-                      constants))  # fmt: skip
     runs = [one for way in found.ways.values() for one in way]
     recipe = {k: v for k, v in runs[0]["recipe"].items() if k not in ("way", "seed")}
     broken = [f"Broke down: {text}." for text in found.failed()]
@@ -122,7 +103,7 @@ def _page(
         name, title,
         {"pairs": runs[0]["pairs"], "parameters": runs[0]["parameters"], **recipe,
          "minutes of a run": spread([one["seconds"] / 60 for one in runs if "seconds" in one], 1)},
-        claims, [*tables, sensitivities(found), *examples], plots,
+        claims, [*tables, sensitivities(found), *examples], _plots(found, number, measure),
         ["Each way is trained from the same seeds on the same batches. Numbers are means, with the "
          "range of the seeds; differences are seed by seed, and p is that of Student's test of "
          "pairs. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
@@ -130,12 +111,38 @@ def _page(
     )  # fmt: skip
 
 
+def _plots(found: Compared, number: Number, measure: str) -> list[Plot]:
+    base = mean(found.values("base", number) or [math.nan])
+    by_strength = []
+    for variant in VARIANTS:
+        points = sorted(
+            (float(way.split(", ")[1]), mean(found.values(way, number)) - base)
+            for way in found.ways
+            if way.split(", ")[0] == variant and found.values(way, number)
+        )
+        if points:
+            by_strength.append(Curve(variant, [x for x, _ in points], [y for _, y in points]))
+    plots = [curves(found)]
+    if by_strength:
+        plots.append(
+            Plot(f"{measure} less the base's, mean", "λ", measure, by_strength, log_x=True)
+        )
+    scattered = []
+    for way in found.ways:
+        runs = [one for one in found.whole if one["recipe"]["way"] == way]
+        runs = [one for one in runs if "constant_mean" in one["after"]]
+        x = [one["after"]["constant_mean"] for one in runs]
+        scattered.append(Curve(way, x, [number(one) or math.nan for one in runs]))
+    what = f"{measure} and sensitivity, run by run"
+    return [*plots, Plot(what, "mean local constant", measure, scattered, points=True)]
+
+
 def _examples(runs: Sequence[Facts]) -> list[Table]:
-    """What the first run of each way makes of the first sources."""
+    """What the first run of each kind of way makes of the first sources."""
     firsts: dict[str, Facts] = {}
     for one in runs:
         if "failed" not in one:
-            firsts.setdefault(one["recipe"]["way"], one)
+            firsts.setdefault(one["recipe"]["way"].split(", ")[0], one)
     rows = []
     for number in range(3):
         shown = {way: one["scores"]["test"]["examples"] for way, one in firsts.items()}

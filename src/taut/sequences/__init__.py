@@ -15,8 +15,9 @@ from taut.sequences._read import read_corpus, read_dialogues
 from taut.sequences._recipe import Recipe
 from taut.sequences._run import run
 from taut.sequences._scores import Bleu, bleu
+from taut.sequences._stopping import Stopped
 from taut.sequences._subwords import Subwords
-from taut.sequences._train import Data, Stopped, train
+from taut.sequences._train import Data, train
 from taut.sequences._ways import Way
 from taut.sequences._word_vectors import WordVectors
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
+from taut.sequences._bars import decoding_bar
 from taut.sequences._batches import grouped, tensors
 from taut.sequences._subwords import END, Subwords
 
@@ -30,8 +30,6 @@ def answers(
     Tensor2Tensor, which S4 used, divides by ((5 + length)/6)ᵖ.
     """
     import torch
-    from rich.console import Console
-    from rich.progress import track
 
     rows = subwords.encode(sources, longest)
     encoded = [(row, [END]) for row in rows]
@@ -39,10 +37,8 @@ def answers(
     found: dict[int, str] = {}
     device = next(model.parameters()).device
     model.eval()
-    bar = track(batches, "decoding", console=Console(stderr=True), transient=True,
-                disable=not sys.stderr.isatty())  # fmt: skip
     with torch.no_grad():
-        for batch in bar:
+        for batch in decoding_bar(batches):
             given = tensors(encoded, batch)
             made = model.generate(
                 input_ids=given["input_ids"].to(device),

@@ -17,7 +17,7 @@ from taut.sequences._corpus import Corpus, Pair
 from taut.sequences._read import checksum
 from taut.sequences._recipe import Recipe
 from taut.sequences._run import FACTS, Scorer, run
-from taut.sequences._train import Stopped
+from taut.sequences._stopping import Stopped
 
 WAIT = 2.0  # seconds between two looks at runs of other processes
 

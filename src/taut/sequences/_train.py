@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from taut.control import Monitor
+from taut.sequences._bars import training_bar
 from taut.sequences._batches import IGNORED, Encoded, endless, grouped, tensors
 from taut.sequences._checkpoint import Progress, best_name, load, save, save_weights
 from taut.sequences._log import Log
 from taut.sequences._recipe import Recipe
+from taut.sequences._stopping import Stopped, asked_to_stop
 from taut.sequences._ways import constrained, prepared
 
 SAVE_EVERY = 60.0  # seconds between two checkpoints
@@ -29,10 +29,6 @@ class Data(NamedTuple):
 
     train: list[Encoded]
     valid: list[Encoded]
-
-
-class Stopped(KeyboardInterrupt):
-    """The run was asked to stop, and its state is saved."""
 
 
 def train(model: Any, data: Data, recipe: Recipe, folder: Path) -> Progress:
@@ -76,7 +72,7 @@ def train(model: Any, data: Data, recipe: Recipe, folder: Path) -> Progress:
     set_seed(recipe.seed, device_specific=True)  # dropout differs between processes
     load(accelerator, folder)
     run = _Run(accelerator, wrapped, stepper, schedule, penalties, data, recipe, folder, progress)
-    with _asked_to_stop() as asked:
+    with asked_to_stop() as asked:
         run.go(asked)
     return progress
 
@@ -111,7 +107,7 @@ class _Run:
         batches = self._batches()
         saved = time.monotonic()
         try:
-            with _bar(recipe.steps, progress.step, quiet=not first) as shown:
+            with training_bar(recipe.steps, progress.step, quiet=not first) as shown:
                 while progress.step < recipe.steps and progress.stale < recipe.patience:
                     began = time.monotonic()
                     logged = (progress.step + 1) % LOG_EVERY == 0 or progress.step == 0
@@ -222,40 +218,3 @@ class _Run:
         else:
             progress.stale += 1
         return loss
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[threading.Event]:
-    """Set by Ctrl-C or SIGTERM, which then do not break a step in two; a second one does."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event  # signals reach the main thread only
-        return
-    before: dict[int, Any] = {}
-
-    def note(number: int, _: Any) -> None:
-        event.set()
-        signal.signal(number, before[number])
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, note)
-    try:
-        yield event
-    finally:
-        for caught, handler in before.items():
-            signal.signal(caught, handler)
-
-
-@contextmanager
-def _bar(total: int, done: int, *, quiet: bool) -> Iterator[Any]:
-    """Show steps and loss on the terminal."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    quiet = quiet or not sys.stderr.isatty()
-    columns: Any = (MofNCompleteColumn(), TextColumn("steps, loss {task.description},"),
-                    TimeRemainingColumn(), TextColumn("left"))  # fmt: skip
-    with Bar(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
-        task = bar.add_task("", total=total, completed=done)
-        yield lambda step, loss: bar.update(task, completed=step, description=f"{loss:.3f}")

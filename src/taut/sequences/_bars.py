@@ -1,0 +1,33 @@
+"""Progress on the terminal, where there is one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
+
+
+@contextmanager
+def training_bar(total: int, done: int, *, quiet: bool) -> Iterator[Callable[[int, float], None]]:
+    """Steps and loss: what is yielded is called with both."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns: Any = (MofNCompleteColumn(), TextColumn("steps, loss {task.description},"),
+                    TimeRemainingColumn(), TextColumn("left"))  # fmt: skip
+    quiet = quiet or not sys.stderr.isatty()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        yield lambda step, loss: bar.update(task, completed=step, description=f"{loss:.3f}")
+
+
+def decoding_bar(batches: Sequence[Item]) -> Iterable[Item]:
+    """The batches, as they are answered."""
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(batches, "decoding", console=Console(stderr=True), transient=True,
+                 disable=not sys.stderr.isatty())  # fmt: skip
