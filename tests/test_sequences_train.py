@@ -360,6 +360,7 @@ def test_a_queue_goes_on_and_keeps_what_broke_down(tmp_path, monkeypatch, capsys
     assert [fact["recipe"]["seed"] for fact in found] == [0, 1, 0, 1]
     assert "nan" in found[1]["failed"]
     assert "AM" not in found[2]["after"]  # its attention is another function
+    assert found[2]["after"]["LA"] > 0
     said = capsys.readouterr().out
     assert said.count("seed") == 4
     assert run_all(recipes, CORPUS, tmp_path, share) == found

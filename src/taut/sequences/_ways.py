@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from taut import control
@@ -47,13 +48,15 @@ class Way(NamedTuple):
         return cls(name, value)
 
 
-def watch(model: Any, seed: int = 0, strength: float = 0.0, preset: str = "VAR-III") -> Any:
+def watch(
+    model: Any, seed: int = 0, strength: float = 0.0, parts: str | Sequence[str] = "VAR-III"
+) -> Any:
     """S4's penalties on self-attention and feed-forward networks; cross-attention is left alone.
 
     S4 speaks of the affinity matrix of self-attention, which is square, and of its maps.
     """
     blocks = [b for b in control.find_blocks(model) if not b.path.endswith("encoder_attn")]
-    return control.constrain(model, preset, strength=strength, blocks=blocks, seed=seed)
+    return control.constrain(model, parts, strength=strength, blocks=blocks, seed=seed)
 
 
 def prepared(model: Any, way: Way) -> None:
