@@ -17,7 +17,7 @@ def sensitivity(model: Any, pairs: Sequence[Encoded]) -> dict[str, float]:
 
     ``sigma_max`` is the largest singular value of all maps of attention and feed-forward networks;
     AM, LA and LF are S4's penalties without their strength; the constants are exact, in l2, of all
-    rows of all heads. Where attention is another function (cosine), AM and the constants are left out.
+    rows of all heads. Where attention is another function (cosine), AM and constants are left out.
     """
     import torch
 
