@@ -47,7 +47,7 @@ def test_bounds_for_other_norms_hold_on_every_row():
         model(**inputs)
     for layer, found in zip(record.layers, seen, strict=True):
         for p in (1.3, 4):
-            for h in range(4):
+            for h in (0, 3):  # certified by search, which takes its time
                 rows = found.scores[:, h].reshape(-1, 7).double()
                 rows = rows.masked_fill(rows < -1e30, -math.inf)
                 true = taut.local_lipschitz(rows, p=p, tight=True)
@@ -272,6 +272,7 @@ def test_tables(tmp_path, monkeypatch):
     assert record.samples == 2
 
 
+@pytest.mark.slow
 def test_sound(tmp_path):
     config = tiny("whisper")[0].config
     config.max_source_positions = 50  # it listens for a second, not for thirty

@@ -86,6 +86,7 @@ def test_a_sentence_encoder(tmp_path):
     check(record, attentions, encoded["attention_mask"].bool(), range(6))
 
 
+@pytest.mark.slow
 def test_a_language_model_in_a_gguf_file():
     pytest.importorskip("gguf")
     from taut import audit

@@ -115,6 +115,7 @@ def test_false_bounds_are_not_proved(kind: str) -> None:
             assert tight_upper(s, q, reached * (1 - below) / (1 + _FINEST)) >= reached * (1 - 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.theorem("local-p-dual", "attained")
 def test_quality() -> None:
     rng = np.random.default_rng(7)

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,12 @@ from taut.reproduce._result import never_above
 
 SHARED = Path(__file__).parent.parent.parent / "shared"
 QUICK = Options(quick=True)
+
+
+@cache
+def quick(name: str) -> Result:
+    """A run that several tests look at."""
+    return run(name, QUICK)
 
 
 def agreement(result: Result) -> dict[str, bool | None]:
@@ -45,7 +52,7 @@ def test_example_2_has_the_corrected_value():
 
 @pytest.mark.parametrize("name", ["proposition-2", "corollary-1", "theorem-3", "theorem-2"])
 def test_theorems(name):
-    result = run(name, QUICK)
+    result = quick(name)
     wrong = [statement for statement, agrees in agreement(result).items() if agrees is False]
     # The one statement that is wrong: a factor without its damping.
     assert [s for s in wrong if "every α" not in s] == []
@@ -55,12 +62,12 @@ def test_theorems(name):
 
 def test_contraction_is_measured_in_each_norm():
     """A factor that is one per cent too small would be exceeded somewhere."""
-    found = run("theorem-3", QUICK).claims[0]
+    found = quick("theorem-3").claims[0]
     assert 0.5 < float(found.found) <= 1
 
 
 def test_plain_iteration_fails_below_every_certificate():
-    thresholds = run("theorem-3", QUICK).tables[0]
+    thresholds = quick("theorem-3").tables[0]
     for _, fails, above, below, *certified in thresholds.rows:
         assert all(float(fails) <= float(tau) for tau in certified)
         assert float(above) < 1e-6 < 1e-3 < float(below)
@@ -195,7 +202,7 @@ def test_factors_that_are_too_small_are_seen(monkeypatch):
 def test_attainment_rests_on_lower_sides(monkeypatch):
     from taut.reproduce import _tightness
 
-    assert run("proposition-2", QUICK).claims[-1].agrees
+    assert quick("proposition-2").claims[-1].agrees
     real = _tightness.taut.local_lipschitz
     monkeypatch.setattr(
         _tightness.taut, "local_lipschitz",
@@ -208,7 +215,7 @@ def test_attainment_rests_on_lower_sides(monkeypatch):
 
 
 def test_ascent_for_more_tokens_begins_where_that_for_fewer_ended():
-    rows = run("theorem-2", QUICK).tables[0].rows
+    rows = quick("theorem-2").tables[0].rows
     reached = [float(row[3]) for row in rows]
     assert reached == sorted(reached)
 

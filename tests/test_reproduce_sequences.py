@@ -149,34 +149,47 @@ def taut(*words, cwd, check=True):
 
 
 SMALL = (
-    "--size", "tiny", "--vocabulary", "300", "--steps", "40", "--every", "20", "--limit", "200",
-    "--held-out", "200", "--seeds", "1", "--longest", "40", "--warmup", "20",
+    "--size", "tiny", "--vocabulary", "300", "--steps", "24", "--every", "12", "--limit", "200",
+    "--held-out", "50", "--seeds", "1", "--longest", "24", "--warmup", "12",
 )  # fmt: skip
+
+
+def invoked(*words):
+    done = CliRunner().invoke(app, ["reproduce", *words])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def test_from_catalogs_to_a_page(tmp_path, monkeypatch):
     """200 real pairs: the loss falls, and BLEU is what the command of sacrebleu prints."""
-    pytest.importorskip("django", reason="its catalogs are the data")
-    words = ("translation", "--ways", "base,VAR-III=1e-6", *SMALL)
-    done = taut(*words, "--jobs", "2", cwd=tmp_path)
-    assert done.stdout.count("BLEU") >= 2
+    django = pytest.importorskip("django", reason="its catalogs are the data")
+    monkeypatch.chdir(tmp_path)
+    place = f"catalogs:{Path(django.__file__).parent}"
+    words = ("translation", "--ways", "base,VAR-III=1e-6", "--data", place, *SMALL)
+    assert invoked(*words).count("BLEU") >= 2
     folder = tmp_path / "taut-reproduce"
     record = json.loads((folder / "translation-catalogs-de-en.json").read_text("utf-8"))
-    assert record["settings"]["pairs"] == [200, 200, 200]
-    for run in (folder / "runs").iterdir():
+    assert record["settings"]["pairs"] == [200, 50, 50]
+    runs = list((folder / "runs").iterdir())
+    for run in runs:
         found = json.loads((run / "facts.json").read_text("utf-8"))
         assert found["curve"][-1][1] < found["curve"][0][1]
         losses = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
         losses = [line["loss"] for line in losses if "loss" in line]
         assert losses[-1] < losses[0]
-        command = [sys.executable, "-m", "sacrebleu", str(run / "references-test.txt"), "-i",
-                   str(run / "answers-test.txt"), "-b", "-w", "6"]  # fmt: skip
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        assert float(said) == pytest.approx(found["scores"]["test"]["bleu"], abs=1e-6)
-    monkeypatch.chdir(tmp_path)
-    again = CliRunner().invoke(app, ["reproduce", *words])
-    assert again.exit_code == 0, again.output
-    assert "seed 0:" not in again.output  # nothing was run anew
+    command = [sys.executable, "-m", "sacrebleu", str(runs[0] / "references-test.txt"), "-i",
+               str(runs[0] / "answers-test.txt"), "-b", "-w", "6"]  # fmt: skip
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    bleu = json.loads((runs[0] / "facts.json").read_text("utf-8"))["scores"]["test"]["bleu"]
+    assert float(said) == pytest.approx(bleu, abs=1e-6)
+    assert "seed 0:" not in invoked(*words)  # nothing is run anew
+
+
+@pytest.mark.slow
+def test_two_runs_at_a_time(tmp_path):
+    pytest.importorskip("django", reason="its catalogs are the data")
+    words = ("translation", "--ways", "base,VAR-III=1e-6", *SMALL, "--jobs", "2")
+    assert taut(*words, cwd=tmp_path).stdout.count("seed 0: test BLEU") == 2
 
 
 def test_wrong_input_is_said(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ def train(model: Any, data: Data, recipe: Recipe, folder: Path) -> Progress:
     ----------
     model
         A new encoder-decoder of transformers; the weights of the best validation are in
-        ``folder / "best"`` afterwards.
+        ``folder / "best-STEP"`` afterwards.
     data
         Pairs to train on and to validate with.
     recipe
