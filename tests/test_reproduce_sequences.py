@@ -38,7 +38,8 @@ def facts(way, seed, bleu, *, loss=2.0, **more):
     }  # fmt: skip
     return {
         "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
-        "languages": ["de", "en"], "parameters": 7, "steps": 10, "seconds": 5.0, "valid_loss": loss,
+        "languages": ["de", "en"], "parameters": 7, "steps": 10, "seconds": 5.0,
+        "step_seconds": 0.5, "valid_loss": loss,
         "gradient_largest": 3.0, "gradient_median": 1.0, "score_largest": 9.0,
         "curve": [[5, 3.0], [10, loss]], "before": dict(MEASURES), "after": dict(MEASURES),
         "scores": {"test": score}, **more,

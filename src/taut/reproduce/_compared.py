@@ -104,7 +104,7 @@ def sensitivities(found: Compared) -> Table:
     names = {"sigma_max": "largest singular value", "AM": "AM", "LA": "LA", "LF": "LF",
              "constant_mean": "mean local constant",
              "constant_largest": "largest local constant"}  # fmt: skip
-    base = mean(found.values("base", lambda one: one["seconds"] / one["steps"]) or [math.nan])
+    base = mean(found.values("base", lambda one: one.get("step_seconds")) or [math.nan])
     rows = []
     for way in found.ways:
         row = [way]
@@ -119,10 +119,11 @@ def sensitivities(found: Compared) -> Table:
         row += found.row(way, [lambda one: one["score_largest"]], 1)
         row += found.row(way, [lambda one: one["gradient_median"]], 2)
         row += found.row(way, [lambda one: one["gradient_largest"]], 1)
-        row += found.row(way, [lambda one: one["seconds"] / one["steps"] / base], 2)
+        paces = found.values(way, lambda one: one.get("step_seconds"))
+        row.append(spread([pace / base for pace in paces]))
         rows.append(row)
     header = ["way", *names.values(), "largest score", "gradient norm, median of each 20th step",
-              "largest of these", "time of a step, of the base's"]  # fmt: skip
+              "largest of these", "median time of a step, of the base's"]  # fmt: skip
     return Table("What the constraints did, before → after training", header, rows)
 
 

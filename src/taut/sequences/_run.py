@@ -131,11 +131,13 @@ def _course(progress: Progress, folder: Path) -> dict[str, Any]:
     """How the training went, by its log."""
     log = lines(folder / "log.jsonl")
     gradients = [line["gradient"] for line in log if "gradient" in line]
+    paces = [line["step_seconds"] for line in log if "step_seconds" in line]
     scores = [
         value for line in log for name, value in line.items() if name.endswith("largest_score")
     ]
     return {
         "steps": progress.step, "seconds": round(progress.seconds, 1),
+        "step_seconds": statistics.median(paces),
         "valid_loss": progress.best, "best_step": progress.best_step,
         "gradient_largest": max(gradients), "gradient_median": statistics.median(gradients),
         "score_largest": max(scores, default=None),

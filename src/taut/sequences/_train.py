@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -106,6 +107,7 @@ class _Run:
         )  # fmt: skip
         batches = self._batches()
         saved = time.monotonic()
+        pace: list[float] = []  # seconds of the steps since the last line of the log
         try:
             with training_bar(recipe.steps, progress.step, quiet=not first) as shown:
                 while progress.step < recipe.steps and progress.stale < recipe.patience:
@@ -113,10 +115,13 @@ class _Run:
                     logged = (progress.step + 1) % LOG_EVERY == 0 or progress.step == 0
                     values = self._step(list(islice(batches, recipe.accumulate)), logged)
                     progress.step += 1
-                    progress.seconds += time.monotonic() - began
+                    pace.append(time.monotonic() - began)
+                    progress.seconds += pace[-1]
                     monitor.step(progress.step)
                     if logged:
-                        told(progress.step, values)
+                        # The median leaves out steps that were logged, measured or held up.
+                        told(progress.step, {**values, "step_seconds": statistics.median(pace)})
+                        pace.clear()
                     last = progress.step == recipe.steps
                     if progress.step % recipe.every == 0 or last:
                         told(progress.step, {"valid/loss": self._validate()})
