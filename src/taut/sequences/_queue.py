@@ -60,11 +60,14 @@ def run_all(
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     arguments = (list(recipes), corpus, folder, score, dict(tests or {}))
+    places = [folder_of(recipe, corpus, folder) for recipe in recipes]
+    done = sum((place / FACTS).exists() for place in places)
+    if done < len(places) and _first():
+        print(f"{len(places)} runs, {done} of them done, in {folder}", flush=True)
     if jobs > 1 and _processes() == 1:
         codes = _in_workers(jobs, arguments)
         if STOPPED in codes:
             raise Stopped("stopped; the same command goes on")
-        places = [folder_of(recipe, corpus, folder) for recipe in recipes]
         if not all((place / FACTS).exists() for place in places):
             raise RuntimeError(
                 f"a worker ended with an error ({', '.join(map(str, codes))}), which is printed "
