@@ -24,6 +24,7 @@ LAYERS = (
     "_array",
     "_checks",
     "_files",
+    "_bars",
     "_rounding",
     "_matrix_norm",
     "theorems",

@@ -81,6 +81,8 @@ def test_a_gain_is_seen_not_seen_or_undecided():
     assert claims["VAR-I,"].found.startswith("21.00 → 22.10; +1.10")
     assert claims["VAR-II,"].agrees is False
     assert claims["VAR-III,"].agrees is None
+    alone = translation_result([facts("base", 0, 20.0), facts("VAR-I, 1e-06", 0, 19.0)])
+    assert alone.claims[0].agrees is None  # one seed decides nothing
 
 
 def test_runs_that_broke_down_are_said(tmp_path):

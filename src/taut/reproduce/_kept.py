@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
-Item = TypeVar("Item")
 
 
 def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Arrays:
@@ -37,14 +35,3 @@ def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Array
         part.unlink(missing_ok=True)
         raise OSError(f"cannot write {file}: {error.strerror}") from error
     return arrays
-
-
-def shown(items: Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """The items, with a bar on the terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
-    quiet = not sys.stderr.isatty()
-    yield from track(
-        items, what, total, console=Console(stderr=True), transient=True, disable=quiet
-    )

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from taut._bars import shown
 from taut._checks import exponent_name
 from taut.reproduce._attention import IMAGES, read, short
-from taut.reproduce._kept import kept, shown
+from taut.reproduce._kept import kept
 from taut.reproduce._options import Options
 from taut.reproduce._result import Claim, Result, Table, ratio_plots
 from taut.reproduce._rows import below, measure

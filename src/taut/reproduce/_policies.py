@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from taut._bars import shown
 from taut._checks import exponent_name
-from taut.reproduce._kept import Arrays, kept, shown
+from taut.reproduce._kept import Arrays, kept
 from taut.reproduce._options import Options
 from taut.reproduce._result import Claim, Curve, Plot, Result, Table, limit_curve, never_above
 from taut.reproduce._rows import Measured, below, measure

@@ -82,8 +82,8 @@ def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> 
             said = f"{paper['base']:g} → {paper[variant]:g}" if variant in paper else "gains"
             base = mean(found.values("base", number) or [math.nan])
             agrees: bool | None = None
-            if change.values and not mean(change.values) > 0:
-                agrees = False
+            if len(change.values) > 1 and not mean(change.values) > 0:
+                agrees = False  # one seed decides nothing
             elif change.p < 0.05 and not broken:  # survivors alone show no gain
                 agrees = True
             told = f"{base:.2f} → {base + mean(change.values or [math.nan]):.2f}; {change}"
@@ -107,7 +107,7 @@ def _page(
         ["Each way is trained from the same seeds on the same batches. Numbers are means, with the "
          "range of the seeds; differences are seed by seed, and p is that of Student's test of "
          "pairs. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
-         "and as undecided otherwise.", "", *remarks, *broken],
+         "and as undecided otherwise or with one seed.", "", *remarks, *broken],
     )  # fmt: skip
 
 

@@ -1,13 +1,11 @@
-"""Progress on the terminal, where there is one."""
+"""The bar of a training on the terminal, where there is one."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-Item = TypeVar("Item")
+from typing import Any
 
 
 @contextmanager
@@ -22,12 +20,3 @@ def training_bar(total: int, done: int, *, quiet: bool) -> Iterator[Callable[[in
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
         task = bar.add_task("", total=total, completed=done)
         yield lambda step, loss: bar.update(task, completed=step, description=f"{loss:.3f}")
-
-
-def decoding_bar(batches: Sequence[Item]) -> Iterable[Item]:
-    """The batches, as they are answered."""
-    from rich.console import Console
-    from rich.progress import track
-
-    return track(batches, "decoding", console=Console(stderr=True), transient=True,
-                 disable=not sys.stderr.isatty())  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from taut.sequences._bars import decoding_bar
+from taut._bars import shown
 from taut.sequences._batches import grouped, tensors
 from taut.sequences._subwords import END, Subwords
 
@@ -38,7 +38,7 @@ def answers(
     device = next(model.parameters()).device
     model.eval()
     with torch.no_grad():
-        for batch in decoding_bar(batches):
+        for batch in shown(batches, len(batches), "decoding"):
             given = tensors(encoded, batch)
             made = model.generate(
                 input_ids=given["input_ids"].to(device),
