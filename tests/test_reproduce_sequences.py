@@ -39,7 +39,7 @@ def facts(way, seed, bleu, *, loss=2.0, **more):
     return {
         "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
         "languages": ["de", "en"], "parameters": 7, "steps": 10, "seconds": 5.0,
-        "step_seconds": 0.5, "valid_loss": loss,
+        "step_seconds": 0.5, "valid_loss": loss, "best_step": 10,
         "gradient_largest": 3.0, "gradient_median": 1.0, "score_largest": 9.0,
         "curve": [[5, 3.0], [10, loss]], "before": dict(MEASURES), "after": dict(MEASURES),
         "scores": {"test": score}, **more,
@@ -57,6 +57,25 @@ RUNS = [
     *(facts("VAR-II, 1e-06", seed, 19.0 + seed - 0.1 * seed) for seed in range(3)),
     *(facts("VAR-III, 1e-06", seed, 20.0 + 3 * (seed - 1) ** 2) for seed in range(3)),
 ]
+
+
+def test_the_page_keeps_every_run_and_draws_every_seed():
+    result = translation_result(RUNS)
+    table = next(table for table in result.tables if table.title == "Every run")
+    assert table.header[:3] == ["way", "seed", "BLEU, test"]
+    assert [row[:3] for row in table.rows[2:4]] == [
+        ["base", "2", "22.00"], ["VAR-I, 1e-06", "0", "21.00"],
+    ]  # fmt: skip
+    losses, by_strength, scattered = result.plots
+    drawn = {curve.name: curve for curve in losses.curves}
+    assert drawn["base"].y == [0.0, 0.0]
+    assert drawn["VAR-I, 1e-06"].y == pytest.approx([0.0, -0.1])
+    seeds, means = (curve for curve in by_strength.curves if curve.name == "VAR-I")
+    assert [seeds.points, means.points] == [True, False]
+    assert sorted(seeds.y) == pytest.approx([1.0, 1.1, 1.2, 8.0, 9.0, 10.0])
+    assert means.x == [1e-8, 1e-6]
+    assert means.y == pytest.approx([9.0, 1.1])
+    assert sum(len(curve.x) for curve in scattered.curves) == len(RUNS)
 
 
 def test_differences_are_of_the_same_seeds():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from typing import Any, NamedTuple
 
-from taut.reproduce._result import Curve, Plot, Table
+from taut.reproduce._result import Table
 
 Facts = dict[str, Any]
 Number = Callable[[Facts], float | None]
@@ -127,12 +127,22 @@ def sensitivities(found: Compared) -> Table:
     return Table("What the constraints did, before → after training", header, rows)
 
 
-def curves(found: Compared) -> Plot:
-    """Losses of validation, the mean of the seeds."""
-    lines = []
-    for way, runs in found.ways.items():
-        series = [dict(map(tuple, one["curve"])) for one in runs if "failed" not in one]
-        steps = sorted(set.intersection(*map(set, series))) if series else []
-        lines.append(Curve(way, [float(s) for s in steps],
-                           [mean(one[s] for one in series) for s in steps]))  # fmt: skip
-    return Plot("Validation, mean of the seeds", "step", "loss of a piece", lines)
+def every_run(found: Compared, measures: Mapping[str, Number]) -> Table:
+    """The numbers behind the means."""
+    facts: dict[str, tuple[Number, int]] = {name: (one, 2) for name, one in measures.items()}
+    facts["validation loss"] = (lambda one: one["valid_loss"], 4)
+    facts["best step"] = (lambda one: one["best_step"], 0)
+    facts["largest singular value"] = (lambda one: one["after"]["sigma_max"], 2)
+    facts["mean local constant"] = (lambda one: one["after"].get("constant_mean"), 4)
+    facts["seconds of a step, median"] = (lambda one: one.get("step_seconds"), 3)
+    rows = []
+    for one in found.whole:
+        values = [(number(one), digits) for number, digits in facts.values()]
+        told = ["–" if value is None else f"{value:.{digits}f}" for value, digits in values]
+        rows.append([one["recipe"]["way"], str(one["recipe"]["seed"]), *told])
+    return Table("Every run", ["way", "seed", *facts], rows)
+
+
+def kind(way: str) -> str:
+    """A way without its strength."""
+    return way.split(", ")[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
-from taut.reproduce._result import Plot, Result, Table
+from taut.reproduce._result import Curve, Plot, Result, Table
 
 WIDTH, HEIGHT, COLUMNS = 300, 200, 2
 LONGEST_TITLE = 48  # letters
@@ -76,31 +76,46 @@ def chart(plots: Sequence[Plot]) -> Any:
 
 def _draw(altair: Any, plot: Plot) -> Any:
     rows = [
-        {"x": x, "y": y, "curve": curve.name, "kind": "bound" if curve.dashed else "found"}
+        {"x": x, "y": y, "curve": curve.name, "kind": _kind(curve)}
         for curve in plot.curves
         for x, y in zip(curve.x, curve.y, strict=True)
         if not plot.log_y or y > 0
     ]
-    names = [curve.name for curve in plot.curves]
-    scale_x = altair.Scale(type="log" if plot.log_x else "linear", zero=False, nice=False)
-    zero = not (plot.log_y or plot.points)
+    names = list(dict.fromkeys(curve.name for curve in plot.curves))
+    colours = altair.Scale(scheme="tableau10" if len(names) <= 10 else "tableau20")
+    scattered = any(curve.points for curve in plot.curves)  # then room around points, not 0
+    nice = scattered and not plot.log_x
+    scale_x = altair.Scale(type="log" if plot.log_x else "linear", zero=False, nice=nice)
+    zero = not (plot.log_y or scattered)
     scale_y = altair.Scale(type="log" if plot.log_y else "linear", zero=zero)
     base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=altair.X("x:Q", title=plot.x, scale=scale_x),
         y=altair.Y("y:Q", title=plot.y, scale=scale_y),
         color=altair.Color(
-            "curve:N", sort=names, title=None, legend=altair.Legend(orient="bottom", columns=2)
+            "curve:N",
+            sort=names,
+            title=None,
+            scale=colours,
+            legend=altair.Legend(orient="bottom", columns=2),
         ),
         strokeDash=altair.StrokeDash(
             "kind:N",
             legend=None,
-            scale=altair.Scale(domain=["found", "bound"], range=[[1, 0], [5, 3]]),
+            scale=altair.Scale(domain=["found", "bound", "points"], range=[[1, 0], [5, 3], [1, 0]]),
         ),
     )
-    size = 40 if plot.points else 12
-    points = base.mark_point(size=size, filled=True).transform_filter("datum.kind == 'found'")
-    drawn = points if plot.points else base.mark_line() + points
-    return drawn.properties(title=_wrapped(plot.title), width=WIDTH, height=HEIGHT)
+    lines = base.mark_line().transform_filter("datum.kind != 'points'")
+    small = base.mark_point(size=12, filled=True).transform_filter("datum.kind == 'found'")
+    large = base.mark_point(size=40, filled=True).transform_filter("datum.kind == 'points'")
+    return (lines + small + large).properties(
+        title=_wrapped(plot.title), width=WIDTH, height=HEIGHT
+    )
+
+
+def _kind(curve: Curve) -> str:
+    if curve.points:
+        return "points"
+    return "bound" if curve.dashed else "found"
 
 
 def _wrapped(title: str) -> list[str]:

@@ -35,17 +35,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line through points; ``dashed`` lines are bounds."""
+    """A named line through points; ``dashed`` lines are bounds, ``points`` are not joined."""
 
     name: str
     x: list[float]
     y: list[float]
     dashed: bool = False
+    points: bool = False
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves that share their axes; ``points`` are not joined by lines."""
+    """Curves that share their axes; those of one name share their colour."""
 
     title: str
     x: str
@@ -53,7 +54,6 @@ class Plot:
     curves: list[Curve]
     log_x: bool = False
     log_y: bool = False
-    points: bool = False
 
 
 @dataclass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import mean
-from typing import Any
+from statistics import mean, median
 
-from taut.reproduce._compared import Compared, Facts, Number, curves, sensitivities, spread
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table
+from taut.reproduce._compared import Compared, Facts, Number, every_run, kind, sensitivities
+from taut.reproduce._result import Claim, Result, Table
 from taut.reproduce._s4 import MEASURES, VARIANTS, Printed, printed_bleu, printed_measures
+from taut.reproduce._sequences_plots import plots
 
 
 def translation_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result:
@@ -35,7 +35,8 @@ def translation_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Res
     return _page(
         f"translation-{first['corpus']}-{source}-{target}",
         f"Translation, {source} → {target} ({first['corpus']})", found, claims,
-        [Table("BLEU", [*header, "validation loss"], rows)], numbers[tests[0]], "BLEU",
+        [Table("BLEU", [*header, "validation loss"], rows)],
+        {f"BLEU, {name}": number for name, number in numbers.items()},
         [f"BLEU by sacrebleu, {signature}; beams of 4, length penalty 0.6.", *notes],
     )  # fmt: skip
 
@@ -59,7 +60,7 @@ def dialogue_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result
     return _page(
         f"dialogue-{facts[0]['corpus']}", f"Dialogue ({facts[0]['corpus']})", found,
         _claims(found, both), [Table("The nine measures", [*header, "how"], rows)],
-        numbers["BLEU-4"], "BLEU-4",
+        {"BLEU-4": numbers["BLEU-4"], **numbers},
         ["Measures that stand in for others are named in the last column: their values are not "
          "comparable with the paper's.", *notes],
     )  # fmt: skip
@@ -69,7 +70,7 @@ def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> 
     """That a variant does better, by the strength that did best on validation for it."""
     claims = []
     for variant in VARIANTS:
-        ways = [way for way in found.ways if way.split(", ")[0] == variant]
+        ways = [way for way in found.ways if kind(way) == variant]
         losses = {way: found.values(way, lambda one: one["valid_loss"]) for way in ways}
         tried = {way: mean(values) for way, values in losses.items() if values}
         if not tried:
@@ -92,49 +93,30 @@ def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> 
 
 
 def _page(
-    name: str, title: str, found: Compared, claims: list[Claim], tables: list[Table], number: Any,
-    measure: str, remarks: list[str],
+    name: str, title: str, found: Compared, claims: list[Claim], tables: list[Table],
+    measures: dict[str, Number], remarks: list[str],
 ) -> Result:  # fmt: skip
     runs = [one for way in found.ways.values() for one in way]
     recipe = {k: v for k, v in runs[0]["recipe"].items() if k not in ("way", "seed")}
     broken = [f"Broke down: {text}." for text in found.failed()]
-    examples = _examples(runs)
+    measure, number = next(iter(measures.items()))
     return Result(
         name, title,
         {"pairs": runs[0]["pairs"], "parameters": runs[0]["parameters"], **recipe,
-         "minutes of a run": spread([one["seconds"] / 60 for one in runs if "seconds" in one], 1)},
-        claims, [*tables, sensitivities(found), *examples], _plots(found, number, measure),
+         "minutes of a run, median": _minutes(runs)},
+        claims, [*tables, sensitivities(found), *_examples(runs), every_run(found, measures)],
+        plots(found, number, measure),
         ["Each way is trained from the same seeds on the same batches. Numbers are means, with the "
          "range of the seeds; differences are seed by seed, and p is that of Student's test of "
-         "pairs. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
+         "pairs, not corrected for the number of ways: of 20 that change nothing, one falls below "
+         "0.05. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
          "and as undecided otherwise or with one seed.", "", *remarks, *broken],
     )  # fmt: skip
 
 
-def _plots(found: Compared, number: Number, measure: str) -> list[Plot]:
-    base = mean(found.values("base", number) or [math.nan])
-    by_strength = []
-    for variant in VARIANTS:
-        points = sorted(
-            (float(way.split(", ")[1]), mean(found.values(way, number)) - base)
-            for way in found.ways
-            if way.split(", ")[0] == variant and found.values(way, number)
-        )
-        if points:
-            by_strength.append(Curve(variant, [x for x, _ in points], [y for _, y in points]))
-    plots = [curves(found)]
-    if by_strength:
-        plots.append(
-            Plot(f"{measure} less the base's, mean", "λ", measure, by_strength, log_x=True)
-        )
-    scattered = []
-    for way in found.ways:
-        runs = [one for one in found.whole if one["recipe"]["way"] == way]
-        runs = [one for one in runs if "constant_mean" in one["after"]]
-        x = [one["after"]["constant_mean"] for one in runs]
-        scattered.append(Curve(way, x, [number(one) or math.nan for one in runs]))
-    what = f"{measure} and sensitivity, run by run"
-    return [*plots, Plot(what, "mean local constant", measure, scattered, points=True)]
+def _minutes(runs: Sequence[Facts]) -> float:
+    """The median: runs may have been paused, or share their machine."""
+    return round(float(median(one["seconds"] for one in runs if "seconds" in one)) / 60, 1)
 
 
 def _examples(runs: Sequence[Facts]) -> list[Table]:
@@ -142,7 +124,7 @@ def _examples(runs: Sequence[Facts]) -> list[Table]:
     firsts: dict[str, Facts] = {}
     for one in runs:
         if "failed" not in one:
-            firsts.setdefault(one["recipe"]["way"].split(", ")[0], one)
+            firsts.setdefault(kind(one["recipe"]["way"]), one)
     rows = []
     for number in range(3):
         shown = {way: one["scores"]["test"]["examples"] for way, one in firsts.items()}

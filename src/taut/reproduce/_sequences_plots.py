@@ -1,0 +1,55 @@
+"""Plots of S4's experiments."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from taut.reproduce._compared import Compared, Number, kind
+from taut.reproduce._result import Curve, Plot
+from taut.reproduce._s4 import VARIANTS
+
+
+def plots(found: Compared, number: Number, measure: str) -> list[Plot]:
+    """Losses, scores by strength, and scores beside sensitivities."""
+    by_strength = []
+    for variant in VARIANTS:
+        strengths = sorted(
+            (float(way.split(", ")[1]), change)
+            for way in found.ways
+            if kind(way) == variant and (change := found.difference(way, number).values)
+        )
+        each = [(x, value) for x, change in strengths for value in change]
+        means = [(x, mean(change)) for x, change in strengths]
+        for points in (each, means) if strengths else ():
+            x, y = map(list, zip(*points, strict=True))
+            by_strength.append(Curve(variant, x, y, points=points is each))
+    drawn = [_losses(found)]
+    if by_strength:
+        what = f"{measure} less the base's, seed by seed and mean"
+        drawn.append(Plot(what, "λ", measure, by_strength, log_x=True))
+    scattered: dict[str, Curve] = {}
+    for one in found.whole:
+        name, value = kind(one["recipe"]["way"]), number(one)
+        if "constant_mean" in one["after"] and value is not None:
+            curve = scattered.setdefault(name, Curve(name, [], [], points=True))
+            curve.x.append(one["after"]["constant_mean"])
+            curve.y.append(value)
+    what = f"{measure} and sensitivity, run by run, all strengths"
+    return [*drawn, Plot(what, "mean local constant", measure, list(scattered.values()))]
+
+
+def _losses(found: Compared) -> Plot:
+    """Losses of validation beside the base's of the same seed, the mean of the seeds."""
+    lines = []
+    base = {one["recipe"]["seed"]: one for one in found.ways["base"] if "failed" not in one}
+    for way, runs in found.ways.items():
+        pairs = [
+            (dict(map(tuple, one["curve"])), dict(map(tuple, base[one["recipe"]["seed"]]["curve"])))
+            for one in runs
+            if "failed" not in one and one["recipe"]["seed"] in base
+        ]
+        steps = sorted(set.intersection(*(set(a) & set(b) for a, b in pairs))) if pairs else []
+        lines.append(Curve(way, [float(s) for s in steps],
+                           [mean(a[s] - b[s] for a, b in pairs) for s in steps]))  # fmt: skip
+    what = "Loss on validation less the base's, mean of the seeds"
+    return Plot(what, "step", "loss of a piece", lines)
