@@ -334,6 +334,16 @@ def test_a_whole_run_is_done_once(tmp_path):
     }
 
 
+def test_cosine_attention_is_measured_before_and_after(tmp_path):
+    """As it is trained: not the attention that it replaces."""
+    cosine = run(CORPUS, replace(SHORT, way=Way.parse("cosine")), tmp_path / "cosine", share)
+    plain = run(CORPUS, SHORT, tmp_path / "plain", share)
+    expected = {"LA", "LF", "sigma_max", "constant_mean", "constant_largest"}
+    assert set(cosine["before"]) == set(cosine["after"]) == expected
+    assert cosine["before"]["LA"] == plain["before"]["LA"]
+    assert cosine["before"]["constant_mean"] != plain["before"]["constant_mean"]
+
+
 def test_runs_are_not_taken_for_others(monkeypatch):
     one = replace(SHORT, way=Way.parse("VAR-I=1.0000001"))
     two = replace(SHORT, way=Way.parse("VAR-I=1.0000002"))

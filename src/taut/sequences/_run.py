@@ -79,6 +79,7 @@ def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:
     model = build(
         recipe.size, len(subwords), longest=recipe.longest, family=recipe.family, seed=recipe.seed
     )
+    prepared(model, recipe.way)  # what is measured first is what is trained
     full = [len(row) == recipe.longest for pair in data.train for row in pair]
     facts: dict[str, Any] = {
         "recipe": recipe.to_dict(), "corpus": corpus.name, "checksum": checksum(corpus),

@@ -17,7 +17,7 @@ def sensitivity(model: Any, pairs: Sequence[Encoded]) -> dict[str, float]:
 
     ``sigma_max`` is the largest singular value of all maps of attention and feed-forward networks;
     AM, LA and LF are S4's penalties without their strength; the constants are exact, in l2, of all
-    rows of all heads. Where attention is another function (cosine), AM and constants are left out.
+    rows of all heads. AM is of scores that are products, so of cosine attention there is none.
     """
     import torch
 
@@ -29,8 +29,8 @@ def sensitivity(model: Any, pairs: Sequence[Encoded]) -> dict[str, float]:
         "sigma_max": max(float(torch.linalg.matrix_norm(m.detach().double(), 2)) for m in maps)
     }
     model.eval()
-    plain = not hasattr(model.config, "taut_attention")
-    penalties = watch(model, parts=("AM", "LA", "LF") if plain else ("LA", "LF"))
+    products = not hasattr(model.config, "taut_attention")
+    penalties = watch(model, parts=("AM", "LA", "LF") if products else ("LA", "LF"))
     sums: dict[str, float] = {}
     for batch in given:
         model(**batch)
@@ -38,9 +38,8 @@ def sensitivity(model: Any, pairs: Sequence[Encoded]) -> dict[str, float]:
             sums[name] = sums.get(name, 0.0) + value / len(given)
     penalties.bake()
     found |= sums
-    if plain:
-        record = audit.run(model, given, norms=[2.0], epsilons=[])
-        rows = sum(head["rows"] for head in record.heads)
-        found["constant_mean"] = sum(h["mean"] * h["rows"] for h in record.heads) / rows
-        found["constant_largest"] = max(head["largest"] for head in record.heads)
+    record = audit.run(model, given, norms=[2.0], epsilons=[])
+    rows = sum(head["rows"] for head in record.heads)
+    found["constant_mean"] = sum(h["mean"] * h["rows"] for h in record.heads) / rows
+    found["constant_largest"] = max(head["largest"] for head in record.heads)
     return found
