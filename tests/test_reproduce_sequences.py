@@ -38,6 +38,7 @@ def facts(way, seed, bleu, *, loss=2.0, **more):
     }  # fmt: skip
     return {
         "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
+        "checksum": "12ab", "cut": 0.01,
         "languages": ["de", "en"], "parameters": 7, "steps": 10, "seconds": 5.0,
         "step_seconds": 0.5, "valid_loss": loss, "best_step": 10,
         "gradient_largest": 3.0, "gradient_median": 1.0, "score_largest": 9.0,
@@ -96,7 +97,7 @@ def test_a_gain_is_seen_not_seen_or_undecided():
     claims = {claim.statement.split()[0]: claim for claim in translation_result(RUNS).claims}
     assert claims["VAR-I,"].agrees is True
     assert "1e-06" in claims["VAR-I,"].statement  # the best on validation, not on the test
-    assert claims["VAR-I,"].paper == "34.68 → 34.87"
+    assert claims["VAR-I,"].paper == "34.68 → 34.87 on IWSLT'14"
     assert claims["VAR-I,"].found.startswith("21.00 → 22.10; +1.10")
     assert claims["VAR-II,"].agrees is False
     assert claims["VAR-III,"].agrees is None
@@ -140,12 +141,25 @@ def test_dialogue_has_the_nine_measures(tmp_path):
 
 def test_numbers_of_the_paper():
     """Spot checks against its tables."""
-    assert printed_bleu("en", "vi", "bpe")["VAR-II"] == 30.51
-    assert printed_bleu("de", "en", "characters") == {"base": 27.59, "VAR-III": 28.02}
-    assert printed_bleu("en", "de", "bpe") == {}
-    assert printed_measures("daily-dialog")["CIDEr"]["VAR-III"] == 82.1
-    assert printed_measures("persona-chat")["greedy matching"]["base"] == 65.8
-    assert printed_measures("other")["BLEU-1"] == {}
+    assert printed_bleu("en", "vi", "bpe").values["VAR-II"] == 30.51
+    characters = printed_bleu("de", "en", "characters")
+    assert characters == ("IWSLT'15", {"base": 27.59, "VAR-III": 28.02})
+    assert printed_bleu("en", "de", "bpe") == ("WMT'16", {"base": 27.3, "VAR-III": 28.5})
+    assert printed_bleu("de", "fr", "bpe").values == {}
+    assert printed_measures("daily-dialog")["CIDEr"].values["VAR-III"] == 82.1
+    assert printed_measures("persona-chat")["greedy matching"].values["base"] == 65.8
+    assert printed_measures("other")["BLEU-1"].values == {}
+
+
+def test_where_the_paper_has_no_gain_there_is_nothing_to_agree_with():
+    """CIDEr of VAR-I on DailyDialog: 79.3 → 79.2 in Table 4."""
+    named = [{**one, "corpus": "daily-dialog"} for one in RUNS[:6]]
+    claims = {
+        claim.statement.split(" gains in ")[1]: claim for claim in dialogue_result(named).claims
+    }
+    cider = claims["CIDEr, where the paper has no gain"]
+    assert (cider.paper, cider.agrees) == ("79.3 → 79.2 on DailyDialog", None)
+    assert claims["ROUGE-L"].agrees is True
 
 
 def test_tasks():
@@ -219,7 +233,11 @@ def test_wrong_input_is_said(tmp_path, monkeypatch):
     for words, said in (
         (("translation", "--data", "nowhere"), "no data 'nowhere'"),
         (("translation", "--from", "xx", "--data", "catalogs:."), "no translations into 'xx'"),
-        (("translation", "--ways", "base,VAR-IV=1", "--data", "."), "needs train.de"),
+        (("translation", "--ways", "base,VAR-IV=1", "--data", "."), "no way 'VAR-IV'"),
+        (("translation", "--ways", "base", "--data", "."), "needs train.de"),
+        (("translation", "--ways", "base", "--tokens", "word", "--data", "."), "tokens must be"),
+        (("translation", "--ways", "base", "--rate", "nan", "--data", "."), "rate must be above 0"),
+        (("translation", "--test", "x"), "only folders have test sets"),
         (("translation", "--ways", "VAR-I=1", "--size", "huge", "--data", "pairs"), "need base"),
         (("translation", "--ways", "base", "--size", "huge", "--data", "pairs"), "size must be"),
         (("translation", "--ways", "base", "--jobs", "0", "--data", "pairs"), "jobs must be"),

@@ -28,6 +28,7 @@ from taut.sequences._dialogues import TURN, daily_dialog, dialogue_corpus, perso
 from taut.sequences._hub import SETS, hub_corpus
 from taut.sequences._local import local_corpus, ntrex
 from taut.sequences._mo import entries
+from taut.sequences._read import read_corpus
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 SYSTEM = Path("/usr/share/locale")
@@ -290,6 +291,33 @@ def test_local_files_and_their_names(tmp_path):
     assert local_corpus(archive.parent, "de", "en").train == corpus.train
 
 
+def test_test_sets_are_scored_as_they_were_published(tmp_path):
+    """Each line as often as it occurs; what is empty, or made out of train, is said."""
+    held = {"dev__de": "x de\n", "dev__en": "x en\n"}
+    folder = write(tmp_path, train__de=lines("de"), train__en=lines("en"), **held)
+    corpus = read_corpus(str(folder), "de", "en")
+    assert corpus.notes == (
+        f"{len(corpus.test)} pairs of train became test: there was no such part",
+    )
+    write(folder, test__de="y de\nz de\ny de\n", test__en="y en\nz en\ny en\n")
+    corpus = read_corpus(str(folder), "de", "en")
+    assert corpus.test == [("y de", "y en"), ("z de", "z en"), ("y de", "y en")]
+    assert corpus.notes == ()
+    write(folder, test_2__de="y de\n", test_2__en="y en\n")
+    assert len(read_corpus(str(folder), "de", "en", test="test_2").test) == 1
+    write(folder, test__de="", test__en="")
+    with pytest.raises(ValueError, match="no pairs of test: its texts are empty"):
+        read_corpus(str(folder), "de", "en")
+
+
+def test_a_folder_is_named_as_it_is(tmp_path, monkeypatch):
+    folder = write(tmp_path / "mine", train__de=lines("de"), train__en=lines("en"))
+    monkeypatch.chdir(folder)
+    corpus = read_corpus(".", "de", "en")
+    assert corpus.name == "mine"
+    assert len(repr(corpus)) < 300
+
+
 def test_local_parts(tmp_path):
     held = {"dev__de": "x de\n", "dev__en": "x en\n", "test_1__de": "y de\n", "test_1__en": "y en"}
     folder = write(tmp_path, train__de=lines("de"), train__en=lines("en"), **held)
@@ -297,7 +325,7 @@ def test_local_parts(tmp_path):
     assert corpus.valid == [("x de", "x en")]
     assert corpus.test == [("y de", "y en")]
     write(folder, test_2__de="z de", test_2__en="z en")
-    with pytest.raises(ValueError, match=r"several files of test .*test='test_1'"):
+    with pytest.raises(ValueError, match=r"several files of test \(test_1, test_2\): name one"):
         local_corpus(folder, "de", "en")
     assert local_corpus(folder, "de", "en", test="test_2").test == [("z de", "z en")]
     with pytest.raises(ValueError, match="has no test_3: it has dev, test_1"):
@@ -467,7 +495,7 @@ def test_the_hub_out_of_reach(datasets, monkeypatch):
         raise ConnectionError("Couldn't reach 'wmt/wmt16' on the Hub\nand more")
 
     monkeypatch.setattr(datasets, "load_dataset", stub)
-    with pytest.raises(ValueError, match=r"reach 'wmt/wmt16' on the Hub; .* local_corpus$"):
+    with pytest.raises(ValueError, match=r"reach 'wmt/wmt16' on the Hub; .* as files$"):
         hub_corpus("wmt16-en-de", "en", "de")
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ImportError, match=r"pip install 'taut\[data\]'"):
@@ -535,7 +563,7 @@ def test_persona_chat_keeps_the_two_sides_of_a_dialogue_together(monkeypatch):
 @shared("dailydialog")
 def test_daily_dialog():
     corpus = daily_dialog(DATA / "dailydialog")
-    assert [len(corpus.train), len(corpus.valid), len(corpus.test)] == [66131, 6857, 6695]
+    assert [len(corpus.train), len(corpus.valid), len(corpus.test)] == [66131, 6930, 6740]
     assert corpus.notes[0].startswith("3168 of 69299 pairs of train left out")
     train, valid, test = (
         {f"{a}\t{b}".casefold() for a, b in part}

@@ -27,7 +27,7 @@ from taut.sequences._log import lines  # noqa: E402
 from taut.sequences._models import SIZES, Size, build  # noqa: E402
 from taut.sequences._queue import folder_of, run_all  # noqa: E402
 from taut.sequences._recipe import Recipe  # noqa: E402
-from taut.sequences._run import run  # noqa: E402
+from taut.sequences._run import _encoded, run  # noqa: E402
 from taut.sequences._subwords import END, PAD, Subwords  # noqa: E402
 from taut.sequences._train import Data, train  # noqa: E402
 from taut.sequences._ways import Way  # noqa: E402
@@ -35,11 +35,12 @@ from taut.sequences._ways import Way  # noqa: E402
 WAYS = ("base", "VAR-I=1e-3", "VAR-III=1e-3", "local=1", "cap=0.2", "cosine")
 
 
+SIZES |= {"test": Size(2, 32, 64, 2, 0.1), "sure": Size(2, 32, 64, 2, 0.0)}
+
+
 @pytest.fixture(autouse=True)
-def smaller(monkeypatch):
-    """A size for tests, and one thread, so that sums are in the same order."""
-    monkeypatch.setitem(SIZES, "test", Size(2, 32, 64, 2, 0.1))
-    monkeypatch.setitem(SIZES, "sure", Size(2, 32, 64, 2, 0.0))
+def one_thread():
+    """So that sums are in the same order."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -177,7 +178,6 @@ def test_the_best_weights_are_those_of_the_checkpoint(tmp_path, monkeypatch):
     train(new_model(), DATA, recipe, tmp_path)
     monkeypatch.undo()
     assert {p.name for p in tmp_path.glob("best-*")} == {"best-4", "best-8"}
-    monkeypatch.setitem(SIZES, "test", Size(2, 32, 64, 2, 0.1))
     progress = train(new_model(), DATA, recipe, tmp_path)
     assert [p.name for p in tmp_path.glob("best-*")] == [f"best-{progress.best_step}"]
 
@@ -268,7 +268,7 @@ def test_ways():
     assert str(Way.parse("VAR-III=1e-6")) == "VAR-III, 1e-06"
     assert Way.parse("cap") == Way("cap", 2.0)
     for wrong, said in (
-        ("VAR-IV=1", "no way"), ("VAR-I", "needs a strength"), ("base=1", "takes no number"),
+        ("VAR-IV=1", "no way"), ("VAR-I", "needs a number"), ("base=1", "takes no number"),
         ("cap=-1", "above 0"), ("cap=x", "not a number"), ("local=nan", "above 0"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=said):
@@ -344,6 +344,70 @@ def test_cosine_attention_is_measured_before_and_after(tmp_path):
     assert cosine["before"]["constant_mean"] != plain["before"]["constant_mean"]
 
 
+def test_the_folder_of_another_run_is_refused(tmp_path):
+    facts = run(CORPUS, SHORT, str(tmp_path), share)
+    for other, said in (
+        ((CORPUS, replace(SHORT, steps=7)), "other steps"),
+        ((CORPUS, replace(SHORT, way=Way.parse("cap=1"), seed=1)), "other way, seed"),
+        ((replace(CORPUS, test=CORPUS.test[1:]), SHORT), "other data"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            run(*other, tmp_path, share)
+        (tmp_path / "facts.json").rename(tmp_path / "kept")  # also before it is done
+        with pytest.raises(ValueError, match=said):
+            run(*other, tmp_path, share)
+        (tmp_path / "kept").rename(tmp_path / "facts.json")
+    assert run(CORPUS, SHORT, tmp_path, share) == facts
+
+
+def test_what_is_answered_is_not_cut_off():
+    """A context that is too long loses its first turns, and a source of translation its end."""
+    pieces = Subwords.learn(["abcdefgh " * 3], "characters")
+    whole = pieces.encode(["abcdefgh"], 16)[0]
+    assert pieces.decode(pieces.encode(["abcdefgh"], 5)) == ["abc"]
+    assert pieces.decode(pieces.encode(["abcdefgh"], 5, latest=True)) == ["efgh"]
+    assert pieces.encode(["abcdefgh"], 16, latest=True)[0] == whole
+    long = [("aaaaaaaaaa b", "B"), ("aaaaaaaaaa c", "C")]
+    for latest, wrong in ((False, True), (True, False)):
+        rows = _encoded(
+            pieces, [(a, b.lower()) for a, b in long], replace(RECIPE, longest=8), latest
+        )
+        assert (rows[0][0] == rows[1][0]) is wrong
+
+
+def test_fp16_is_not_said_where_it_is_not_done(tmp_path):
+    with pytest.raises(ValueError, match="fp16 needs a GPU"):
+        train(new_model(), DATA, replace(RECIPE, precision="fp16"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"way": "VAR-I=1e-6"}, r"Way.parse\('VAR-I=1e-6'\)"),
+        ({"steps": 1.5}, "steps must be an int"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"vocabulary": 5}, "vocabulary must be at least 16"),
+        ({"size": "huge"}, "size must be one of tiny"),
+        ({"family": "gpt"}, "family must be one of marian"),
+        ({"tokens": "word"}, "tokens must be one of bpe"),
+        ({"rate": math.nan}, "rate must be above 0"),
+        ({"clip": 0}, "clip must be above 0"),
+        ({"smoothing": 1.0}, "smoothing must be"),
+    ],
+)
+def test_a_wrong_recipe_is_refused(wrong, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        Recipe(**wrong)
+
+
+def test_a_wrong_way_is_refused():
+    for name, number in (("nope", 0.3), ("VAR-I", None), ("base", 1.0), ("cap", -1.0),
+                         ("local", math.nan)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"no way|needs a number|no number|above 0"):
+            Way(name, number)
+    assert Way.parse(" base ") == Way("base")
+
+
 def test_runs_are_not_taken_for_others(monkeypatch):
     one = replace(SHORT, way=Way.parse("VAR-I=1.0000001"))
     two = replace(SHORT, way=Way.parse("VAR-I=1.0000002"))
@@ -376,7 +440,7 @@ def test_a_queue_goes_on_and_keeps_what_broke_down(tmp_path, monkeypatch, capsys
     said = capsys.readouterr().out
     assert said.count("seed") == 4
     assert run_all(recipes, CORPUS, tmp_path, share) == found
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == f"4 of 4 runs are done, in {tmp_path}\n"
     with pytest.raises(ValueError, match="jobs"):
         run_all(recipes, CORPUS, tmp_path, share, jobs=0)
 
@@ -385,8 +449,6 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 import test_sequences_train as t
-from taut.sequences._models import SIZES, Size
-SIZES["test"] = Size(2, 32, 64, 2, 0.1)
 import torch
 torch.set_num_threads(1)
 from taut.sequences import _train
@@ -401,7 +463,6 @@ TWO = """
 import sys
 sys.path.insert(0, {tests!r})
 import test_sequences_train as t
-t.SIZES["sure"] = t.Size(2, 32, 64, 2, 0.0)
 import torch
 torch.set_num_threads(1)
 recipe = t.replace(t.RECIPE, size="sure", way=t.Way.parse(sys.argv[2]), steps=6, every=3)
@@ -474,7 +535,7 @@ def test_a_signal_saves_and_a_kill_loses_nothing(tmp_path):
         _, said = process.communicate(timeout=60)
         assert process.returncode != 0
         if number == signal.SIGTERM:
-            assert b"its state is saved" in said
+            assert b"give the same again" in said
         place = json.loads((folder / "latest.json").read_text())["checkpoint"]
         step = int(place.split("-")[1])
         recipe = replace(RECIPE, steps=step + 2, every=10**6)

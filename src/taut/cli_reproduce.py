@@ -117,6 +117,9 @@ def translation(  # arguments are read from the context, all alike
     ] = "catalogs",
     source: Annotated[str, typer.Option("--from", help="Language.")] = "de",
     target: Annotated[str, typer.Option("--to", help="Language.")] = "en",
+    test: Annotated[
+        str | None, typer.Option(help="Of a folder with several test sets: which.")
+    ] = None,
     ntrex: Annotated[
         str | None, typer.Option(help="A folder with NTREX, as a second test set.")
     ] = None,
@@ -153,7 +156,11 @@ def translation(  # arguments are read from the context, all alike
 def dialogue(  # arguments are read from the context, all alike
     context: typer.Context,
     data: Annotated[
-        str, typer.Option(help="A folder with DailyDialog, or persona-chat (of the Hub).")
+        str,
+        typer.Option(
+            help="A folder with DailyDialog (its zip files, or the texts in them), or "
+            "persona-chat (of the Hub)."
+        ),
     ] = "persona-chat",
     turns: Annotated[int, typer.Option(help="Turns of a dialogue before a reply.")] = 1,
     ways: Ways = "",

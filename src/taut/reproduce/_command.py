@@ -97,9 +97,14 @@ def _show(result: Result) -> None:
 
     console = Console()
     console.print(f"[bold]{result.title}[/bold]")
-    table = Table("claim", "paper", "found here", "agrees", box=None)
-    for claim in result.claims:
-        agrees = AGREES[claim.agrees].strip("*")
-        cells: Sequence[str] = (claim.statement, claim.paper, claim.found, agrees)
-        table.add_row(*(cell.replace("[", "\\[") for cell in cells))
+    header: Sequence[str] = ("claim", "paper", "found here", "agrees")
+    rows: Sequence[Sequence[str]] = [
+        (claim.statement, claim.paper, claim.found, AGREES[claim.agrees].strip("*"))
+        for claim in result.claims
+    ]
+    if not rows and result.tables:  # nothing to compare with the paper: the numbers
+        header, rows = result.tables[0].header, result.tables[0].rows
+    table = Table(*header, box=None)
+    for row in rows:
+        table.add_row(*(cell.replace("[", "\\[") for cell in row))
     console.print(table)

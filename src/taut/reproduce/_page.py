@@ -88,8 +88,9 @@ def _draw(altair: Any, plot: Plot) -> Any:
     scale_x = altair.Scale(type="log" if plot.log_x else "linear", zero=False, nice=nice)
     zero = not (plot.log_y or scattered)
     scale_y = altair.Scale(type="log" if plot.log_y else "linear", zero=zero)
+    ticks = altair.Axis() if plot.log_x else altair.Axis(tickCount=6, labelOverlap=True)
     base = altair.Chart(altair.InlineData(values=rows)).encode(
-        x=altair.X("x:Q", title=plot.x, scale=scale_x),
+        x=altair.X("x:Q", title=plot.x, scale=scale_x, axis=ticks),
         y=altair.Y("y:Q", title=plot.y, scale=scale_y),
         color=altair.Color(
             "curve:N",

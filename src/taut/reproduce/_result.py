@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import math
 import platform
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from taut._checks import exponent_name
+
+USED = ("torch", "transformers", "accelerate", "tokenizers", "sacrebleu", "datasets")
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class Result:
 
         versions = {"taut": __version__, "numpy": np.__version__}
         versions["python"] = platform.python_version()
+        versions |= {name: version(name) for name in USED if name in sys.modules}
         kept = {"command": command, "versions": versions, **asdict(self)}
         return json.dumps(_plain(kept), indent=1, ensure_ascii=False) + "\n"
 

@@ -22,6 +22,7 @@ class Task:
     ways: tuple[str, ...] = ("base", *(f"{v}={s:g}" for v in VARIANTS for s in STRENGTHS))
     seeds: int = 3
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    test: str | None = None
     ntrex: str | None = None
     limit: int | None = None
     held_out: int | None = None
@@ -32,13 +33,14 @@ class Task:
 
 def translation(task: Task) -> Result:
     """Train every way from every seed on parallel text, and compare their BLEU."""
-    from taut.sequences import ntrex, read_corpus, run_all
+    from taut.sequences import ntrex, read_corpus, run_all, score_translations
     from taut.sequences._corpus import without_leaks
-    from taut.sequences._scoring import score_translations
 
+    recipes = _recipes(task)  # wrong ones are said before data are read
     corpus = read_corpus(
-        task.data, task.source, task.target, limit=task.limit, held_out=task.held_out
-    )
+        task.data, task.source, task.target, test=task.test, limit=task.limit,
+        held_out=task.held_out,
+    )  # fmt: skip
     tests, notes = {}, list(corpus.notes)
     if task.ntrex:
         pairs = ntrex(task.ntrex, task.source, task.target)
@@ -47,20 +49,25 @@ def translation(task: Task) -> Result:
             left = len(pairs) - len(tests["NTREX"])
             notes.append(f"{left} pairs of NTREX left out: they occur in the training part")
     facts = run_all(
-        _recipes(task), corpus, task.output_dir / "runs", score_translations, tests=tests,
+        recipes, corpus, task.output_dir / "runs", score_translations, tests=tests,
         jobs=task.jobs,
     )  # fmt: skip
-    return translation_result(facts, notes)
+    return translation_result(_named(facts, corpus), notes)
 
 
 def dialogue(task: Task) -> Result:
     """Train every way from every seed on dialogues, and compare the nine measures."""
-    from taut.sequences import read_dialogues, run_all
-    from taut.sequences._scoring import score_replies
+    from taut.sequences import read_dialogues, run_all, score_replies
 
+    recipes = _recipes(task)
     corpus = read_dialogues(task.data, turns=task.turns, limit=task.limit, held_out=task.held_out)
-    facts = run_all(_recipes(task), corpus, task.output_dir / "runs", score_replies, jobs=task.jobs)
-    return dialogue_result(facts, corpus.notes)
+    facts = run_all(recipes, corpus, task.output_dir / "runs", score_replies, jobs=task.jobs)
+    return dialogue_result(_named(facts, corpus), corpus.notes)
+
+
+def _named(facts: list[dict[str, Any]], corpus: Any) -> list[dict[str, Any]]:
+    """Runs may have been made under another name of the same data: the page is of this one."""
+    return [{**one, "corpus": corpus.name} for one in facts]
 
 
 def _recipes(task: Task) -> list[Any]:

@@ -37,7 +37,8 @@ def translation_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Res
         f"Translation, {source} → {target} ({first['corpus']})", found, claims,
         [Table("BLEU", [*header, "validation loss"], rows)],
         {f"BLEU, {name}": number for name, number in numbers.items()},
-        [f"BLEU by sacrebleu, {signature}; beams of 4, length penalty 0.6.", *notes],
+        [f"BLEU by sacrebleu, {signature}; beams of 4, length penalty 0.6. The paper's "
+         "numbers are of its own models and data.", *notes],
     )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def dialogue_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result
     paper = printed_measures(facts[0]["corpus"])
     rows = []
     for name, number in numbers.items():
-        row = [name, " / ".join(f"{v:g}" for v in paper[name].values()) or "–"]
+        row = [name, " / ".join(f"{v:g}" for v in paper[name].values.values()) or "–"]
         for way in found.ways:
             row += found.row(way, [number])
             row += [] if way == "base" else [str(found.difference(way, number))]
@@ -61,8 +62,9 @@ def dialogue_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result
         f"dialogue-{facts[0]['corpus']}", f"Dialogue ({facts[0]['corpus']})", found,
         _claims(found, both), [Table("The nine measures", [*header, "how"], rows)],
         {"BLEU-4": numbers["BLEU-4"], **numbers},
-        ["Measures that stand in for others are named in the last column: their values are not "
-         "comparable with the paper's.", *notes],
+        ["The paper's numbers are of its own models and data. Measures that stand in for others "
+         "are named in the last column: their values are not comparable with the paper's.",
+         *notes],
     )  # fmt: skip
 
 
@@ -80,10 +82,13 @@ def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> 
         broken = any(" of " in found.seeds(name) for name in ("base", way))
         for name, (number, paper) in measures.items():
             change = found.difference(way, number)
-            said = f"{paper['base']:g} → {paper[variant]:g}" if variant in paper else "gains"
             base = mean(found.values("base", number) or [math.nan])
+            printed = [paper.values[one] for one in ("base", variant) if variant in paper.values]
+            said = f"{printed[0]:g} → {printed[1]:g} on {paper.data}" if printed else "–"
             agrees: bool | None = None
-            if len(change.values) > 1 and not mean(change.values) > 0:
+            if printed and printed[1] <= printed[0]:
+                name = f"{name}, where the paper has no gain"  # nothing to agree with
+            elif len(change.values) > 1 and not mean(change.values) > 0:
                 agrees = False  # one seed decides nothing
             elif change.p < 0.05 and not broken:  # survivors alone show no gain
                 agrees = True
@@ -98,11 +103,13 @@ def _page(
 ) -> Result:  # fmt: skip
     runs = [one for way in found.ways.values() for one in way]
     recipe = {k: v for k, v in runs[0]["recipe"].items() if k not in ("way", "seed")}
-    broken = [f"Broke down: {text}." for text in found.failed()]
+    broken = [f"Broke down: {text}" for text in found.failed()]
+    shares = [one["cut"] for one in runs if "cut" in one]
     measure, number = next(iter(measures.items()))
     return Result(
         name, title,
         {"pairs": runs[0]["pairs"], "parameters": runs[0]["parameters"], **recipe,
+         "data's checksum": runs[0]["checksum"], "share of texts cut": round(max(shares), 4),
          "minutes of a run, median": _minutes(runs)},
         claims, [*tables, sensitivities(found), *_examples(runs), every_run(found, measures)],
         plots(found, number, measure),
@@ -110,8 +117,13 @@ def _page(
          "range of the seeds; differences are seed by seed, and p is that of Student's test of "
          "pairs, not corrected for the number of ways: of 20 that change nothing, one falls below "
          "0.05. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
-         "and as undecided otherwise or with one seed.", "", *remarks, *broken],
+         "and as undecided (–) otherwise or with one seed.",
+         *(line for told in (*remarks, *broken) for line in ("", _sentence(told)))],
     )  # fmt: skip
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text[:1].upper()}{text[1:]}."
 
 
 def _minutes(runs: Sequence[Facts]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 from taut.reproduce._compared import Compared, Number, kind
-from taut.reproduce._result import Curve, Plot
+from taut.reproduce._result import Curve, Plot, limit_curve
 from taut.reproduce._s4 import VARIANTS
 
 
@@ -26,7 +26,8 @@ def plots(found: Compared, number: Number, measure: str) -> list[Plot]:
     drawn = [_losses(found)]
     if by_strength:
         what = f"{measure} less the base's, seed by seed and mean"
-        drawn.append(Plot(what, "λ", measure, by_strength, log_x=True))
+        zero = limit_curve("base", [x for curve in by_strength for x in curve.x], 0.0)
+        drawn.append(Plot(what, "λ", f"{measure}, difference", [zero, *by_strength], log_x=True))
     scattered: dict[str, Curve] = {}
     for one in found.whole:
         name, value = kind(one["recipe"]["way"]), number(one)

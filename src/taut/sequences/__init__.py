@@ -15,6 +15,7 @@ from taut.sequences._read import read_corpus, read_dialogues
 from taut.sequences._recipe import Recipe
 from taut.sequences._run import run
 from taut.sequences._scores import Bleu, bleu
+from taut.sequences._scoring import score_replies, score_translations
 from taut.sequences._stopping import Stopped
 from taut.sequences._subwords import Subwords
 from taut.sequences._train import Data, train
@@ -24,5 +25,5 @@ from taut.sequences._word_vectors import WordVectors
 __all__ = [
     "Bleu", "Corpus", "Data", "Recipe", "Score", "Stopped", "Subwords", "Way", "WordVectors",
     "answers", "bleu", "build", "dialogue_scores", "ntrex", "read_corpus", "read_dialogues", "run",
-    "run_all", "train",
+    "run_all", "score_replies", "score_translations", "train",
 ]  # fmt: skip

@@ -20,3 +20,17 @@ def training_bar(total: int, done: int, *, quiet: bool) -> Iterator[Callable[[in
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet) as bar:
         task = bar.add_task("", total=total, completed=done)
         yield lambda step, loss: bar.update(task, completed=step, description=f"{loss:.3f}")
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """No bars of transformers, for files that are read and written many times."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

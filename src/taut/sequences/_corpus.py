@@ -6,7 +6,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Pair = tuple[str, str]
 
@@ -18,16 +18,19 @@ _NOT_LETTERS = re.compile(r"[\W\d_]+")
 class Corpus:
     """Pairs of text: ``source`` and ``target`` name the languages of the two sides.
 
-    ``notes`` say what was left out of the data as they were found, and why.
+    ``notes`` say what was left out of the data as they were found, and why. With ``latest``, a
+    source that is too long for a model loses its beginning, not its end: in a dialogue, what is
+    answered comes last.
     """
 
     name: str
     source: str
     target: str
-    train: list[Pair]
-    valid: list[Pair]
-    test: list[Pair]
+    train: list[Pair] = field(repr=False)
+    valid: list[Pair] = field(repr=False)
+    test: list[Pair] = field(repr=False)
     notes: tuple[str, ...] = ()
+    latest: bool = False
 
 
 def tidy(text: str) -> str:
@@ -37,8 +40,13 @@ def tidy(text: str) -> str:
 
 def cleaned(pairs: Iterable[Pair]) -> list[Pair]:
     """The tidy pairs, once each and in order, without those that have an empty side."""
-    tidied = dict.fromkeys((tidy(source), tidy(target)) for source, target in pairs)
-    return [pair for pair in tidied if all(pair)]
+    return list(dict.fromkeys(tidied(pairs)))
+
+
+def tidied(pairs: Iterable[Pair]) -> list[Pair]:
+    """The tidy pairs, as often as they occur: test sets are scored as they were published."""
+    found = ((tidy(source), tidy(target)) for source, target in pairs)
+    return [pair for pair in found if all(pair)]
 
 
 def key(text: str) -> str:
@@ -145,9 +153,11 @@ def assembled(
     Parts that were given keep what they test on: a pair that occurs in two is taken from train
     first, then from valid.
     """
-    train, valid, test = (cleaned(parts.get(part, ())) for part in ("train", "valid", "test"))
-    if not train:
-        raise ValueError(f"{name} has no pairs to train on")
+    train = cleaned(parts.get("train", ()))
+    valid, test = (tidied(parts.get(part, ())) for part in ("valid", "test"))
+    for part, found in (("train", train), ("valid", valid), ("test", test)):
+        if not found and (part == "train" or part in parts):
+            raise ValueError(f"{name} has no pairs of {part}: its texts are empty")
     notes = []
     before = len(train), len(valid)
     valid = without_leaks(valid, test)
@@ -159,4 +169,7 @@ def assembled(
     train, more, tested = split(
         train, seed=seed, valid=0 if valid else size, test=0 if test else size
     )
+    for part, drawn in (("valid", more), ("test", tested)):
+        if drawn:
+            notes.append(f"{len(drawn)} pairs of train became {part}: there was no such part")
     return Corpus(name, source, target, train, valid or more, test or tested, tuple(notes))

@@ -18,11 +18,12 @@ def answers(
     sources: Sequence[str],
     *,
     longest: int,
+    latest: bool = False,
     beams: int = BEAMS,
     length_penalty: float = LENGTH_PENALTY,
     pieces: int = 4000,
 ) -> list[str]:
-    """What the model makes of each source, in their order.
+    """What the model makes of each source, in their order; too long ones are cut as in encoding.
 
     Notes
     -----
@@ -31,7 +32,7 @@ def answers(
     """
     import torch
 
-    rows = subwords.encode(sources, longest)
+    rows = subwords.encode(sources, longest, latest=latest)
     encoded = [(row, [END]) for row in rows]
     batches = grouped(encoded, pieces)
     found: dict[int, str] = {}

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from taut.sequences._corpus import Corpus, Pair, cleaned, held_out_size, key, without_leaks
+from taut.sequences._corpus import Corpus, Pair, cleaned, held_out_size, key, tidied, without_leaks
 from taut.sequences._hub import hub_rows
 from taut.sequences._textfiles import text_files
 
@@ -28,13 +28,17 @@ def dialogue_corpus(
     if turns < 1:
         raise ValueError(f"a reply needs at least one turn before it, not {turns}")
     dialogues = {part: list(parts.get(part, ())) for part in ("train", "valid", "test")}
+    published = [part for part in ("valid", "test") if dialogues[part]]
     for part in ("valid", "test"):
-        if not dialogues[part]:
+        if part not in published:
             size = held_out_size(len(dialogues["train"]))
             dialogues["train"], dialogues[part] = _split(dialogues["train"], size, seed)
+    found = {
+        part: [pair for dialogue in spoken for pair in replies(dialogue, turns)]
+        for part, spoken in dialogues.items()
+    }
     train, valid, test = (
-        cleaned(pair for dialogue in dialogues[part] for pair in replies(dialogue, turns))
-        for part in ("train", "valid", "test")
+        tidied(pairs) if part in published else cleaned(pairs) for part, pairs in found.items()
     )
     if not (train and valid and test):
         counts = ", ".join(f"{len(found)} of {part}" for part, found in dialogues.items())
@@ -46,7 +50,7 @@ def dialogue_corpus(
         for part, was, now in (("train", train, new_train), ("valid", valid, new_valid))
         if len(was) > len(now)
     )
-    return Corpus(name, "context", "reply", new_train, new_valid, test, notes)
+    return Corpus(name, "context", "reply", new_train, new_valid, test, notes, latest=True)
 
 
 def replies(dialogue: Dialogue, turns: int = 1) -> list[Pair]:

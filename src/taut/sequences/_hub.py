@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -55,8 +56,7 @@ def hub_corpus(
         for part, rows in hub_rows(place, configuration, limit=limit).items()
     }
     corpus = assembled(name, source, target, parts, seed=seed)
-    notes = (note, *corpus.notes) if note else corpus.notes
-    return Corpus(name, source, target, corpus.train, corpus.valid, corpus.test, notes)
+    return replace(corpus, notes=(note, *corpus.notes)) if note else corpus
 
 
 def _place(name: str, source: str, target: str) -> tuple[str, str, str]:
@@ -92,8 +92,8 @@ def hub_rows(place: str, configuration: str, *, limit: int | None = None) -> dic
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"cannot read {place} from the Hub: {why}; without a network, put aligned files such "
-            "as train.de and train.en into a folder and use local_corpus"
+            f"cannot read {place} from the Hub: {why}; without a network, give a folder with the "
+            "data as files"
         ) from error
 
 

@@ -53,7 +53,7 @@ def local_corpus(
         wanted = f"train.{source} and train.{target}"
         there = ", ".join(sorted(str(file) for file in files.values())) or "nothing of the kind"
         raise ValueError(f"{folder} needs {wanted} (or with .txt, .gz): it has {there}")
-    return assembled(name or folder.name, source, target, pairs, seed=seed)
+    return assembled(name or folder.resolve().name, source, target, pairs, seed=seed)
 
 
 def _stem(part: str, stems: set[str], test: str, folder: Path) -> str | None:
@@ -63,7 +63,7 @@ def _stem(part: str, stems: set[str], test: str, folder: Path) -> str | None:
     else:
         found = [stem for stem in PARTS[part] if stem in stems]
     if len(found) > 1:
-        hint = f"name one: test={found[0]!r}" if part == "test" else "keep one of them"
+        hint = "name one of them as test" if part == "test" else "keep one of them"
         raise ValueError(f"{folder} has several files of {part} ({', '.join(found)}): {hint}")
     if not found and test != "test" and part == "test":
         raise ValueError(f"{folder} has no {test}: it has {', '.join(sorted(stems)) or 'nothing'}")

@@ -8,8 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from taut.sequences._corpus import Corpus, Pair
 from taut.sequences._read import checksum
 from taut.sequences._recipe import Recipe
 from taut.sequences._run import FACTS, Scorer, run
+from taut.sequences._scoring import score_translations
 from taut.sequences._stopping import Stopped
 
 WAIT = 2.0  # seconds between two looks at runs of other processes
@@ -36,8 +36,8 @@ def _processes() -> int:
 def run_all(
     recipes: Sequence[Recipe],
     corpus: Corpus,
-    folder: Path,
-    score: Scorer,
+    folder: str | Path,
+    score: Scorer = score_translations,
     *,
     tests: Mapping[str, Sequence[Pair]] | None = None,
     jobs: int = 1,
@@ -59,11 +59,12 @@ def run_all(
     """
     if jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
+    folder = Path(folder)
     arguments = (list(recipes), corpus, folder, score, dict(tests or {}))
     places = [folder_of(recipe, corpus, folder) for recipe in recipes]
     done = sum((place / FACTS).exists() for place in places)
-    if done < len(places) and _first():
-        print(f"{len(places)} runs, {done} of them done, in {folder}", flush=True)
+    if _first():
+        print(f"{done} of {len(places)} runs are done, in {folder}", flush=True)
     if jobs > 1 and _processes() == 1:
         codes = _in_workers(jobs, arguments)
         if STOPPED in codes:
@@ -126,8 +127,7 @@ def _work(
     tests: dict[str, Sequence[Pair]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All runs that nobody else works on; then wait for the others."""
-    with _without_bars():
-        _until_done(recipes, corpus, folder, score, tests)
+    _until_done(recipes, corpus, folder, score, tests)
     return [
         run(corpus, recipe, folder_of(recipe, corpus, folder), score, tests) for recipe in recipes
     ]
@@ -177,20 +177,6 @@ def _told(mine: bool) -> bool:
     from accelerate.utils import broadcast_object_list
 
     return bool(broadcast_object_list([mine])[0]) if _processes() > 1 else mine
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """No bars of transformers, for files that are read and written many times."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _one(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
+from taut._checks import whole_number
 from taut.sequences._catalogs import catalog_corpus
 from taut.sequences._corpus import Corpus
 from taut.sequences._dialogues import daily_dialog, persona_chat
@@ -15,8 +17,9 @@ CATALOGS = "catalogs"
 
 
 def read_corpus(
-    name: str, source: str, target: str, *, limit: int | None = None, held_out: int | None = None
-) -> Corpus:
+    name: str, source: str, target: str, *, test: str | None = None, limit: int | None = None,
+    held_out: int | None = None,
+) -> Corpus:  # fmt: skip
     """Parallel text by name.
 
     Parameters
@@ -27,18 +30,28 @@ def read_corpus(
         paper's data sets, such as ``"iwslt14-de-en"``, or ``"hf:owner/name:configuration"``.
     source, target
         Languages, such as ``"de"`` and ``"en"``.
+    test
+        Of a folder with several test sets: the name of its files, such as ``"test_2016_flickr"``.
     limit, held_out
         Pairs to train on, and those of validation and test, at most.
+
+    Notes
+    -----
+    Where there is no part for validation or test, a tenth of train becomes it, at most 1000 pairs.
+    Pairs of train count once, and those of which either side occurs in the other parts are left
+    out. ``notes`` of the corpus say what was done.
     """
     if source == target:
         raise ValueError(f"source and target are both {source!r}")
     kind, _, folder = name.partition(":")
+    if test is not None and not Path(name).is_dir():
+        raise ValueError(f"only folders have test sets to choose from, not {name!r}")
     if kind == CATALOGS:
         corpus = catalog_corpus(source, target, folders=folder.split(",") if folder else None)
     elif name in SETS or kind == "hf":
         corpus = hub_corpus(name, source, target, limit=limit)
     elif Path(name).is_dir():
-        corpus = local_corpus(name, source, target)
+        corpus = local_corpus(name, source, target, test=test or "test")
     else:
         raise ValueError(
             f"no data {name!r}: give a folder with train.{source} and train.{target}, catalogs, "
@@ -50,7 +63,11 @@ def read_corpus(
 def read_dialogues(
     name: str, *, turns: int = 1, limit: int | None = None, held_out: int | None = None
 ) -> Corpus:
-    """Dialogues by name: ``"persona-chat"`` of the Hub, or a folder with DailyDialog."""
+    """Dialogues by name: ``"persona-chat"`` of the Hub, or a folder with DailyDialog.
+
+    Such a folder has ``train.zip``, ``validation.zip`` and ``test.zip``, or what is in them:
+    ``dialogues_train.txt`` and so on, a dialogue a line, with ``__eou__`` after each turn.
+    """
     if name == "persona-chat":
         return _limited(persona_chat(turns=turns, limit=limit), limit, held_out)
     if not Path(name).is_dir():
@@ -60,10 +77,12 @@ def read_dialogues(
 
 def _limited(corpus: Corpus, limit: int | None, held_out: int | None) -> Corpus:
     for name, number in (("limit", limit), ("held_out", held_out)):
-        if number is not None and number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
-    parts = corpus.train[:limit], corpus.valid[:held_out], corpus.test[:held_out]
-    return Corpus(corpus.name, corpus.source, corpus.target, *parts, corpus.notes)
+        if number is not None:
+            whole_number(number, name=name, least=1)
+    return replace(
+        corpus, train=corpus.train[:limit], valid=corpus.valid[:held_out],
+        test=corpus.test[:held_out],
+    )  # fmt: skip
 
 
 def checksum(corpus: Corpus) -> str:

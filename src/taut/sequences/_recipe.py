@@ -8,7 +8,14 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from taut._checks import whole_number
+from taut.sequences._models import FAMILIES, SIZES
+from taut.sequences._subwords import FEWEST, KINDS
 from taut.sequences._ways import Way
+
+PRECISIONS = ("no", "fp16", "bf16")
+LEAST = {"seed": 0, "vocabulary": FEWEST, "longest": 4, "steps": 1, "pieces": 1, "accumulate": 1,
+         "warmup": 1, "every": 1, "patience": 1}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -60,15 +67,20 @@ class Recipe:
     precision: str = "no"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "pieces", "accumulate", "warmup", "every", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.longest < 4:
-            raise ValueError(f"longest must be at least 4, got {self.longest}")
-        if not (0 < self.rate < math.inf and self.clip > 0 and 0 <= self.smoothing < 1):
-            raise ValueError("rate and clip must be above 0, smoothing from 0 to below 1")
-        if self.precision not in ("no", "fp16", "bf16"):
-            raise ValueError(f"precision must be no, fp16 or bf16, got {self.precision!r}")
+        if not isinstance(self.way, Way):
+            raise TypeError(f"way must be a Way, such as Way.parse({str(self.way)!r})")
+        for name, least in LEAST.items():
+            whole_number(getattr(self, name), name=name, least=least)
+        for name in ("rate", "clip"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing must be from 0 to below 1, got {self.smoothing}")
+        for name, known in (("size", SIZES), ("family", FAMILIES), ("tokens", KINDS),
+                            ("precision", PRECISIONS)):  # fmt: skip
+            if getattr(self, name) not in known:
+                listed = f"{', '.join(known)}; got {getattr(self, name)!r}"
+                raise ValueError(f"{name} must be one of {listed}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut.sequences._bars import without_bars
 from taut.sequences._batches import Encoded
 from taut.sequences._checkpoint import Progress, best_name
 from taut.sequences._corpus import Corpus, Pair
@@ -18,21 +19,22 @@ from taut.sequences._log import lines
 from taut.sequences._models import build
 from taut.sequences._read import checksum
 from taut.sequences._recipe import Recipe
+from taut.sequences._scoring import score_translations
 from taut.sequences._sensitivity import sensitivity
 from taut.sequences._subwords import Subwords
 from taut.sequences._train import Data, train
 from taut.sequences._ways import prepared
 
 Scorer = Callable[[list[str], list[str]], dict[str, Any]]
-FACTS, PIECES = "facts.json", "pieces.json"
+FACTS, OWNER, PIECES = "facts.json", "recipe.json", "pieces.json"
 EXAMPLES = 5
 
 
 def run(
     corpus: Corpus,
     recipe: Recipe,
-    folder: Path,
-    score: Scorer,
+    folder: str | Path,
+    score: Scorer = score_translations,
     tests: Mapping[str, Sequence[Pair]] | None = None,
 ) -> dict[str, Any]:
     """Run a recipe on a corpus, or go on with it; its facts, which are read if it was done before.
@@ -42,30 +44,56 @@ def run(
     corpus, recipe
         What decides the run.
     folder
-        Of this run: facts, answers, log, weights and checkpoints.
+        Of this run alone: facts, answers, log, weights and checkpoints. One of another run is
+        refused.
     score
-        What to make of answers and references.
+        From answers and references to a dict of scores that JSON can hold, with a ``headline`` to
+        print: :func:`score_translations`, :func:`score_replies`, or one's own.
     tests
         Pairs to answer besides those of the corpus, by name.
     """
+    folder = Path(folder)
+    with without_bars():
+        return _run(corpus, recipe, folder, score, {"test": corpus.test, **(tests or {})})
+
+
+def _run(
+    corpus: Corpus, recipe: Recipe, folder: Path, score: Scorer, asked: dict[str, Sequence[Pair]]
+) -> dict[str, Any]:
     from accelerate import PartialState
 
     file = folder / FACTS
-    asked = {"test": corpus.test, **(tests or {})}
+    _own(folder, recipe, corpus)
     facts = _read(file)
     if facts is None:
-        folder.mkdir(parents=True, exist_ok=True)
         facts = _trained(corpus, recipe, folder)
     missing = {} if "failed" in facts else {
         name: pairs for name, pairs in asked.items() if name not in facts["scores"]
     }  # fmt: skip
     if PartialState().is_main_process:
         if missing:
-            facts["scores"] |= _scores(facts, missing, recipe, folder, score)
+            facts["scores"] |= _scores(facts, missing, recipe, folder, score, corpus.latest)
         if missing or not file.exists():
             write_whole(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", file)
     PartialState().wait_for_everyone()
     return dict(json.loads(file.read_text(encoding="utf-8")))
+
+
+def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
+    """Write down whose folder this is; that of another run is no place for this one."""
+    from accelerate import PartialState
+
+    told: dict[str, Any] = {"recipe": recipe.to_dict(), "checksum": checksum(corpus)}
+    known = _read(folder / FACTS) or _read(folder / OWNER)
+    if known is None and PartialState().is_main_process:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(json.dumps(told, indent=1) + "\n", folder / OWNER)
+    elif known is not None:
+        other = [name for name, value in told["recipe"].items() if known["recipe"][name] != value]
+        other += ["data"] if known["checksum"] != told["checksum"] else []
+        if other:
+            raise ValueError(f"{folder} is of a run with other {', '.join(other)}: give another")
+    PartialState().wait_for_everyone()
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -75,7 +103,9 @@ def _read(file: Path) -> dict[str, Any] | None:
 def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:
     """Train, and say how it went and what it did."""
     subwords = _subwords(corpus, recipe, folder)
-    data = Data(*(_encoded(subwords, part, recipe) for part in (corpus.train, corpus.valid)))
+    data = Data(
+        *(_encoded(subwords, part, recipe, corpus.latest) for part in (corpus.train, corpus.valid))
+    )
     model = build(
         recipe.size, len(subwords), longest=recipe.longest, family=recipe.family, seed=recipe.seed
     )
@@ -123,9 +153,12 @@ def _subwords(corpus: Corpus, recipe: Recipe, folder: Path) -> Subwords:
     return Subwords.load(file)
 
 
-def _encoded(subwords: Subwords, pairs: Sequence[Pair], recipe: Recipe) -> list[Encoded]:
-    sides = (subwords.encode([pair[side] for pair in pairs], recipe.longest) for side in (0, 1))
-    return list(zip(*sides, strict=True))
+def _encoded(
+    subwords: Subwords, pairs: Sequence[Pair], recipe: Recipe, latest: bool
+) -> list[Encoded]:
+    sources = subwords.encode([source for source, _ in pairs], recipe.longest, latest=latest)
+    targets = subwords.encode([target for _, target in pairs], recipe.longest)
+    return list(zip(sources, targets, strict=True))
 
 
 def _course(progress: Progress, folder: Path) -> dict[str, Any]:
@@ -148,14 +181,15 @@ def _course(progress: Progress, folder: Path) -> dict[str, Any]:
 
 def _scores(
     facts: dict[str, Any], tests: Mapping[str, Sequence[Pair]], recipe: Recipe, folder: Path,
-    score: Scorer,
+    score: Scorer, latest: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Answers of the best weights to the sources of each test, and what they score."""
     model = _best(recipe, folder, facts["best_step"])
     subwords = Subwords.load(folder / PIECES)
     found: dict[str, Any] = {}
     for name, pairs in tests.items():
-        made = answers(model, subwords, [source for source, _ in pairs], longest=recipe.longest)
+        sources = [source for source, _ in pairs]
+        made = answers(model, subwords, sources, longest=recipe.longest, latest=latest)
         references = [target for _, target in pairs]
         write_whole("".join(f"{text}\n" for text in made), folder / f"answers-{name}.txt")
         write_whole("".join(f"{text}\n" for text in references), folder / f"references-{name}.txt")

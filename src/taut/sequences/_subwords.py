@@ -11,6 +11,7 @@ from taut._files import write_whole
 PAD, END, UNKNOWN = 0, 1, 2
 SPECIAL = ("<pad>", "</s>", "<unk>")
 KINDS = ("bpe", "unigram", "characters")
+FEWEST = 16  # pieces of a vocabulary
 
 
 class Subwords:
@@ -44,8 +45,8 @@ class Subwords:
 
         if kind not in KINDS:
             raise ValueError(f"tokens must be one of {', '.join(KINDS)}, got {kind!r}")
-        if size < 16:
-            raise ValueError(f"a vocabulary needs at least 16 pieces, got {size}")
+        if size < FEWEST:
+            raise ValueError(f"a vocabulary needs at least {FEWEST} pieces, got {size}")
         special = list(SPECIAL)
         if kind == "unigram":
             tokenizer = Tokenizer(models.Unigram())
@@ -73,10 +74,16 @@ class Subwords:
     def __len__(self) -> int:
         return int(self._tokenizer.get_vocab_size())
 
-    def encode(self, texts: Sequence[str], longest: int) -> list[list[int]]:
-        """The pieces of each text, at most ``longest`` of them, the last one the end."""
+    def encode(
+        self, texts: Sequence[str], longest: int, *, latest: bool = False
+    ) -> list[list[int]]:
+        """The pieces of each text, at most ``longest`` of them, the last one the end.
+
+        What is too long loses its last pieces; with ``latest``, its first ones.
+        """
         found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [[*one.ids[: longest - 1], END] for one in found]
+        kept = slice(1 - longest, None) if latest else slice(longest - 1)
+        return [[*one.ids[kept], END] for one in found]
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """The texts of pieces, up to their ends."""

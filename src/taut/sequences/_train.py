@@ -63,6 +63,8 @@ def train(model: Any, data: Data, recipe: Recipe, folder: Path) -> Progress:
     folder.mkdir(parents=True, exist_ok=True)
     AcceleratorState._reset_state()  # an earlier run may have had another precision
     accelerator = Accelerator(mixed_precision=recipe.precision)
+    if recipe.precision == "fp16" and accelerator.device.type == "cpu":  # it would be ignored
+        raise ValueError("precision fp16 needs a GPU: use bf16 or no")
     prepared(model, recipe.way)
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.rate, betas=(0.9, 0.98), eps=1e-9)
     schedule = get_inverse_sqrt_schedule(optimizer, recipe.warmup)
@@ -132,7 +134,7 @@ class _Run:
                         save(self.accelerator, self.folder, progress)
                         saved = time.monotonic()
                     if stop:
-                        raise Stopped(f"stopped at step {progress.step}; its state is saved")
+                        raise Stopped(f"stopped at step {progress.step}: give the same again")
         finally:
             monitor.close()
             for penalty in self.penalties:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from taut import control
 
@@ -14,11 +15,24 @@ OTHERS = {"local": 1.0, "cap": 2.0, "cosine": None}
 LIMIT = 0.1  # of local constants, above which the penalty begins
 
 
-class Way(NamedTuple):
+@dataclass(frozen=True)
+class Way:
     """How a model is constrained: a name and, where there is one, its number."""
 
     name: str
     number: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in ("base", *VARIANTS, *OTHERS):
+            known = ", ".join(("base", *VARIANTS, *OTHERS))
+            raise ValueError(f"no way {self.name!r} to train; there are {known}")
+        if self.name in ("base", "cosine"):
+            if self.number is not None:
+                raise ValueError(f"{self.name} takes no number, got {self.number!r}")
+        elif self.number is None:
+            raise ValueError(f"{self.name} needs a number: {self.name}=1e-6")
+        elif not 0 < self.number < math.inf:
+            raise ValueError(f"the number of {self.name} must be above 0, got {self.number!r}")
 
     def __str__(self) -> str:
         if self.number is None:
@@ -29,22 +43,13 @@ class Way(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Way:
         """From the words ``base``, ``VAR-III=1e-6``, ``cap=2``, ``local=1`` or ``cosine``."""
-        name, given, number = text.partition("=")
-        if name not in ("base", *VARIANTS, *OTHERS):
-            known = ", ".join(("base", *VARIANTS, *OTHERS))
-            raise ValueError(f"no way {name!r} to train; there are {known}")
-        if name in ("base", "cosine"):
-            if given:
-                raise ValueError(f"{name} takes no number, got {text!r}")
-            return cls(name)
-        if not given and name in VARIANTS:
-            raise ValueError(f"{name} needs a strength: {name}=1e-6")
+        name, given, number = text.strip().partition("=")
+        if not given:
+            return cls(name, OTHERS.get(name))
         try:
-            value = float(number) if given else OTHERS[name]
+            value = float(number)
         except ValueError:
             raise ValueError(f"{text!r}: {number!r} is not a number") from None
-        if value is None or not 0 < value < math.inf:
-            raise ValueError(f"{text!r}: the number must be above 0")
         return cls(name, value)
 
 
