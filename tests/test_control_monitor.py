@@ -679,6 +679,24 @@ def test_the_trainer_of_hugging_face_logs_the_values(tmp_path, accumulate):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_the_trainer_goes_on_without_a_measurement_of_its_own(tmp_path):
+    """From step 3 on, the next one is at 4: as in a training in one go."""
+    from taut.control.huggingface import MonitorCallback
+
+    data = [{"input_ids": ids[0], "labels": ids[0]} for ids in batches(32)]
+    for steps, expected in ((3, [0, 2]), (5, [4])):
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), max_steps=steps, per_device_train_batch_size=2, use_cpu=True,
+            report_to=[], save_steps=3, disable_tqdm=True,
+        )  # fmt: skip
+        trainer = transformers.Trainer(gpt2(), arguments, train_dataset=data)
+        callback = MonitorCallback(trainer, every=2)
+        trainer.add_callback(callback)
+        trainer.train(resume_from_checkpoint=steps == 5)
+        assert [found.step for found in callback.monitor.history] == expected
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
 def test_lightning_logs_the_values(tmp_path, package):
     pl = pytest.importorskip(package, reason="Lightning is not installed")
@@ -703,9 +721,9 @@ def test_lightning_logs_the_values(tmp_path, package):
         def log_metrics(self, metrics, step=None):
             logged.append((metrics, step))
 
-    def run(callbacks):
+    def run(callbacks, steps=5, checkpoint=None):
         trainer = pl.Trainer(
-            max_steps=5, accelerator="cpu", logger=Logger(), callbacks=callbacks,
+            max_steps=steps, accelerator="cpu", logger=Logger(), callbacks=callbacks,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
             accumulate_grad_batches=2, default_root_dir=tmp_path,
         )  # fmt: skip
@@ -713,7 +731,9 @@ def test_lightning_logs_the_values(tmp_path, package):
         module = Module()
         torch.manual_seed(4)
         data = [batch["x"] for batch in tensors(20)]
-        trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=None))
+        loader = torch.utils.data.DataLoader(data, batch_size=None)
+        trainer.fit(module, loader, ckpt_path=checkpoint)
+        trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")
         return module.losses
 
     callback = MonitorCallback(every=2)
@@ -722,5 +742,9 @@ def test_lightning_logs_the_values(tmp_path, package):
     assert [step for values, step in logged if key in values] == [0, 2, 4]
     assert [found.step for found in callback.monitor.history] == [0, 2, 4]
     assert losses == run([])
+    run([], steps=3)
+    callback = MonitorCallback(every=2)
+    run([callback], checkpoint=tmp_path / "3.ckpt")
+    assert [found.step for found in callback.monitor.history] == [4]
     with pytest.raises(ValueError, match="model, loss"):
         run([MonitorCallback("missing")])

@@ -42,8 +42,8 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Await the first pass, of the model as the trainer has wrapped it."""
-        self.monitor = Monitor(self.trainer.model_wrapped, **self._options)
-        self.monitor.steps = state.global_step
+        options = {**self._options, "steps": state.global_step}
+        self.monitor = Monitor(self.trainer.model_wrapped, **options)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count the step; with accumulation, this comes once for all its passes."""

@@ -52,8 +52,8 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
                 logger.log_metrics(values, step=step)
 
         watched = _largest(pl_module) if self.module is None else _named(pl_module, self.module)
-        self.monitor = Monitor(watched, **{"log": log, **self._options})
-        self.monitor.steps = trainer.global_step
+        options = {"log": log, **self._options, "steps": trainer.global_step}
+        self.monitor = Monitor(watched, **options)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Count the step; while gradients are accumulated the number stays."""
