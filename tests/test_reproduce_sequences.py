@@ -103,6 +103,15 @@ def test_a_gain_is_seen_not_seen_or_undecided():
     assert claims["VAR-III,"].agrees is None
     alone = translation_result([facts("base", 0, 20.0), facts("VAR-I, 1e-06", 0, 19.0)])
     assert alone.claims[0].agrees is None  # one seed decides nothing
+    below = [facts("base", s, 20.0) for s in range(3)]
+    below += [facts("VAR-I, 1e-06", s, 20.4 - s) for s in range(3)]
+    result = translation_result(below)
+    assert result.claims[0].found.endswith("-0.60 (-1.60 to +0.40), p = 0.41")
+    assert result.claims[0].agrees is None  # nor is a loss seen
+    assert "0 of 1 gains are seen here, and 0 losses: the paper's gain does not show" in page(
+        result, ""
+    )
+    assert "1 of 3 gains are seen here, and 1 losses." in page(translation_result(RUNS), "")
 
 
 def test_runs_that_broke_down_are_said(tmp_path):

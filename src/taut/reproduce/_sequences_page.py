@@ -88,10 +88,8 @@ def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> 
             agrees: bool | None = None
             if printed and printed[1] <= printed[0]:
                 name = f"{name}, where the paper has no gain"  # nothing to agree with
-            elif len(change.values) > 1 and not mean(change.values) > 0:
-                agrees = False  # one seed decides nothing
-            elif change.p < 0.05 and not broken:  # survivors alone show no gain
-                agrees = True
+            elif change.p < 0.05 and not broken:  # survivors alone show nothing
+                agrees = mean(change.values) > 0
             told = f"{base:.2f} → {base + mean(change.values or [math.nan]):.2f}; {change}"
             claims.append(Claim(f"{way} (best on validation) gains in {name}", said, told, agrees))
     return claims
@@ -112,14 +110,23 @@ def _page(
          "data's checksum": runs[0]["checksum"], "share of texts cut": round(max(shares), 4),
          "minutes of a run, median": _minutes(runs)},
         claims, [*tables, sensitivities(found), *_examples(runs), every_run(found, measures)],
-        plots(found, number, measure),
+        plots(found, number, measure.split(",")[0]),
         ["Each way is trained from the same seeds on the same batches. Numbers are means, with the "
          "range of the seeds; differences are seed by seed, and p is that of Student's test of "
          "pairs, not corrected for the number of ways: of 20 that change nothing, one falls below "
-         "0.05. A gain counts as seen if p is below 0.05, as not seen if the mean is not above 0, "
-         "and as undecided (–) otherwise or with one seed.",
-         *(line for told in (*remarks, *broken) for line in ("", _sentence(told)))],
+         "0.05. A gain is seen (yes), or a loss (no), if p is below 0.05; otherwise neither (–).",
+         *(line for told in (_summed_up(claims), *remarks, *broken) if told
+           for line in ("", _sentence(told)))],
     )  # fmt: skip
+
+
+def _summed_up(claims: Sequence[Claim]) -> str:
+    """What became of the paper's gains, in a sentence."""
+    seen = [claim.agrees for claim in claims if "no gain" not in claim.statement]
+    if not seen:
+        return ""
+    found = f"{seen.count(True)} of {len(seen)} gains are seen here, and {seen.count(False)} losses"
+    return f"{found}." if any(seen) else f"{found}: the paper's gain does not show in these runs."
 
 
 def _sentence(text: str) -> str:
