@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -34,7 +36,7 @@ def facts(way, seed, bleu, *, loss=2.0, **more):
     example = ["a", "b", f"{way} {seed}"]
     score = {
         "bleu": bleu, "signature": "nrefs:1", "examples": [example],
-        "how": dict.fromkeys(NINE, "so"), **dict.fromkeys(NINE, bleu),
+        "how": dict.fromkeys(NINE, "so"), **dict.fromkeys(NINE, bleu), "different": 12.5,
     }  # fmt: skip
     return {
         "recipe": {"way": way, "seed": seed, "steps": 10}, "corpus": "some", "pairs": [3, 2, 1],
@@ -142,7 +144,8 @@ def test_survivors_show_no_gain():
 
 def test_dialogue_has_the_nine_measures(tmp_path):
     result = dialogue_result(RUNS)
-    assert [row[0] for row in result.tables[0].rows] == list(NINE)
+    assert [row[0] for row in result.tables[0].rows] == [*NINE, "different replies"]
+    assert result.tables[0].rows[-1][2] == "12.50 (12.50 to 12.50)"
     assert result.tables[0].rows[0][1] == "–"  # the paper has none for these
     assert result.tables[0].rows[0][-1] == "so"
     assert write(result, tmp_path, "")[0].name == "dialogue-some.json"
@@ -272,3 +275,40 @@ def test_dialogues(tmp_path):
     assert "BLEU-1" in done.stdout
     record = json.loads((tmp_path / "taut-reproduce" / "dialogue-daily-dialog.json").read_text())
     assert len(record["tables"][0]["rows"]) == 9
+
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+KEPT = (
+    "translation-multi30k-de-en", "translation-catalogs-ro-en", "dialogue-daily-dialog",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_was_found_is_kept(name):
+    """Record, page and figure: three seeds of each way, and means of what every run scored."""
+    record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    assert record["command"] in text
+    assert "<svg" in (RESULTS / f"{name}.svg").read_text(encoding="utf-8")[:200]
+    tables = {table["title"]: table for table in record["tables"]}
+    assert len(tables["Examples, first seed"]["rows"]) >= 3 * 4
+    every = tables["Every run"]
+    ways = list(dict.fromkeys(row[0] for row in every["rows"]))
+    for way in ways:
+        assert [row[1] for row in every["rows"] if row[0] == way] == ["0", "1", "2"]
+    if "BLEU" in tables:
+        for row in tables["BLEU"]["rows"]:
+            values = [float(run[2]) for run in every["rows"] if run[0] == row[0]]
+            assert float(row[2].split()[0]) == pytest.approx(mean(values), abs=0.011)
+
+
+def test_what_was_found_is_told_as_it_is():
+    """The rows of the table in docs/sequences.md have the numbers of the pages they link to."""
+    told = (RESULTS.parent / "sequences.md").read_text(encoding="utf-8")
+    rows = [line for line in told.splitlines() if "](results/" in line and line.startswith("|")]
+    linked = [re.search(r"\(results/(.*?)\.md\)", row)[1] for row in rows]
+    assert set(linked) == set(KEPT)
+    for name, row in zip(linked, rows, strict=True):
+        text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+        for cell in row.strip("|").split("|")[2:]:
+            assert cell.strip() in ("–", "") or cell.strip() in text, (name, cell)

@@ -17,7 +17,7 @@ pytest.importorskip("sacrebleu")
 pytest.importorskip("nltk")
 pytest.importorskip("rouge_score")
 
-from taut.sequences import _meteor
+from taut.sequences import _meteor, _scoring
 from taut.sequences._cider import cider
 from taut.sequences._dialogue_scores import bleu_of_words, dialogue_scores
 from taut.sequences._embedding_scores import cosine, embedding_scores, words
@@ -396,6 +396,15 @@ def test_the_same_text_scores_highest():
         assert found[name] == pytest.approx(100), name
     assert found["CIDEr"] == pytest.approx(1000)
     assert 99.5 < found["METEOR"] < 100  # one chunk still costs a little
+
+
+def test_one_reply_to_everything_is_seen(monkeypatch):
+    monkeypatch.setattr(_scoring, "dialogue_scores", scores)
+    different = [
+        _scoring.score_replies(replies, ["a b", "c d", "e f", "g h"])["different"]
+        for replies in (["yes"] * 4, ["yes", "no", "yes", "so"])
+    ]
+    assert different == [25.0, 75.0]
 
 
 def test_order_does_not_matter():

@@ -89,6 +89,8 @@ def _draw(altair: Any, plot: Plot) -> Any:
     zero = not (plot.log_y or scattered)
     scale_y = altair.Scale(type="log" if plot.log_y else "linear", zero=zero)
     ticks = altair.Axis() if plot.log_x else altair.Axis(tickCount=6, labelOverlap=True)
+    if plot.log_x and max((x for curve in plot.curves for x in curve.x), default=1.0) < 0.01:
+        ticks = altair.Axis(format="~e")  # else 0.000001 stands beside 1e-7
     base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=altair.X("x:Q", title=plot.x, scale=scale_x, axis=ticks),
         y=altair.Y("y:Q", title=plot.y, scale=scale_y),

@@ -54,6 +54,10 @@ def dialogue_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result
             row += found.row(way, [number])
             row += [] if way == "base" else [str(found.difference(way, number))]
         rows.append([*row, found.whole[0]["scores"]["test"]["how"][name]])
+    row = ["different replies", "–"]
+    for way in found.ways:
+        row += found.row(way, [_different]) + ([] if way == "base" else [""])
+    rows.append([*row, "percent of all replies"])
     header = ["measure", "paper: transformer / VAR-I / II / III"]
     for way in found.ways:
         header += [way] if way == "base" else [way, "less the base's"]
@@ -61,11 +65,16 @@ def dialogue_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Result
     return _page(
         f"dialogue-{facts[0]['corpus']}", f"Dialogue ({facts[0]['corpus']})", found,
         _claims(found, both), [Table("The nine measures", [*header, "how"], rows)],
-        {"BLEU-4": numbers["BLEU-4"], **numbers},
+        {"BLEU-4": numbers["BLEU-4"], **numbers, "different replies": _different},
         ["The paper's numbers are of its own models and data. Measures that stand in for others "
          "are named in the last column: their values are not comparable with the paper's.",
          *notes],
     )  # fmt: skip
+
+
+def _different(one: Facts) -> float | None:
+    value: float | None = one["scores"]["test"].get("different")
+    return value
 
 
 def _claims(found: Compared, measures: Mapping[str, tuple[Number, Printed]]) -> list[Claim]:

@@ -18,10 +18,14 @@ def score_translations(answers: list[str], references: list[str]) -> dict[str, A
 
 
 def score_replies(answers: list[str], references: list[str]) -> dict[str, Any]:
-    """The nine measures of S4, and how each was computed."""
+    """The nine measures of S4, how each was computed, and the share of different replies.
+
+    A model that has learnt little gives one reply to everything, and what that scores is chance.
+    """
     found = dialogue_scores(answers, references)
     return {
         "headline": ", ".join(f"{score.name} {score.value:.2f}" for score in found[:2]),
         **{score.name: score.value for score in found},
+        "different": 100 * len(set(answers)) / len(answers),
         "how": {score.name: score.how for score in found},
     }
