@@ -170,12 +170,12 @@ def dialogue(  # arguments are read from the context, all alike
     tokens: Tokens = "bpe",
     vocabulary: Vocabulary = 4000,
     longest: Longest = None,
-    steps: Steps = 2000,
-    pieces: Pieces = 1500,
+    steps: Steps = 6000,
+    pieces: Pieces = 500,
     accumulate: Accumulate = 1,
-    rate: Rate = 2e-3,
+    rate: Rate = 1e-3,
     warmup: Warmup = 400,
-    every: Every = 250,
+    every: Every = 500,
     patience: Patience = 5,
     precision: Precision = "no",
     limit: Limit = None,
@@ -183,7 +183,10 @@ def dialogue(  # arguments are read from the context, all alike
     jobs: Jobs = 1,
     output_dir: Output = FOLDER,
 ) -> None:
-    """Replies in dialogues under orthogonality constraints, with the paper's nine measures."""
+    """Replies in dialogues under orthogonality constraints, with the paper's nine measures.
+
+    What a reply owes to its context is learnt slowly: many small steps, or all replies are one.
+    """
     _sequences("dialogue", context)
 
 
