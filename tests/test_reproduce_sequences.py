@@ -89,7 +89,7 @@ def test_differences_are_of_the_same_seeds():
     # there P(|T| > t) = 1 − t/√(t² + 2).
     t = 1.1 / (0.1 / math.sqrt(3))
     assert change.p == pytest.approx(1 - t / math.sqrt(t**2 + 2))
-    assert str(change) == "+1.10 (+1.00 to +1.20), p = 0.00"
+    assert str(change) == "+1.10 (+1.00 to +1.20), p = 0.003"
     assert math.isnan(Compared(RUNS[:1] + RUNS[3:4]).difference("VAR-I, 1e-06", bleu).p)
     assert spread([]) == "–"
     assert spread([1.0]) == "1.00"
@@ -136,7 +136,7 @@ def test_survivors_show_no_gain():
     five += [{**broken, "recipe": {"way": "VAR-I, 1e-06", "seed": s, "steps": 1}, "failed": "nan"}
              for s in (3, 4)]  # fmt: skip
     claim = translation_result(five).claims[0]
-    assert "p = 0.00" in claim.found
+    assert "p = 0.003" in claim.found
     assert claim.agrees is None
     with pytest.raises(ValueError, match="all runs broke down"):
         translation_result(five[-2:])

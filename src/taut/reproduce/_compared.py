@@ -22,8 +22,10 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         if not self.values:
             return "–"
-        p = "" if math.isnan(self.p) else f", p = {self.p:.2f}"
-        return f"{spread(self.values, signed=True)}{p}"
+        if math.isnan(self.p):
+            return spread(self.values, signed=True)
+        p = f"{self.p:.2f}" if self.p >= 0.01 else f"{self.p:.1g}"  # 0.004, not 0.00
+        return f"{spread(self.values, signed=True)}, p = {p}"
 
 
 class Compared:
