@@ -279,7 +279,8 @@ def test_dialogues(tmp_path):
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 KEPT = (
-    "translation-multi30k-de-en", "translation-catalogs-ro-en", "dialogue-daily-dialog",
+    "translation-multi30k-de-en", "translation-multi30k-en-de", "translation-catalogs-ro-en",
+    "translation-catalogs-en-vi", "dialogue-daily-dialog",
 )  # fmt: skip
 
 
