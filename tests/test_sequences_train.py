@@ -375,6 +375,19 @@ def test_what_is_answered_is_not_cut_off():
         assert (rows[0][0] == rows[1][0]) is wrong
 
 
+def test_runs_cut_as_their_corpus_says(tmp_path, monkeypatch):
+    """Sources of training, validation and test lose their beginnings, targets their ends."""
+    seen, real = [], Subwords.encode
+
+    def encode(self, texts, longest, *, latest=False):
+        seen.append(latest)
+        return real(self, texts, longest, latest=latest)
+
+    monkeypatch.setattr(Subwords, "encode", encode)
+    run(replace(CORPUS, latest=True), SHORT, tmp_path, share)
+    assert seen == [True, False, True, False, True]
+
+
 def test_fp16_is_not_said_where_it_is_not_done(tmp_path):
     with pytest.raises(ValueError, match="fp16 needs a GPU"):
         train(new_model(), DATA, replace(RECIPE, precision="fp16"), tmp_path)
