@@ -350,6 +350,7 @@ def test_the_folder_of_another_run_is_refused(tmp_path):
         ((CORPUS, replace(SHORT, steps=7)), "other steps"),
         ((CORPUS, replace(SHORT, way=Way.parse("cap=1"), seed=1)), "other way, seed"),
         ((replace(CORPUS, test=CORPUS.test[1:]), SHORT), "other data"),
+        ((replace(CORPUS, latest=True), SHORT), "other latest"),
     ):
         with pytest.raises(ValueError, match=said):
             run(*other, tmp_path, share)

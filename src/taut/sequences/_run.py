@@ -83,17 +83,26 @@ def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
     """Write down whose folder this is; that of another run is no place for this one."""
     from accelerate import PartialState
 
-    told: dict[str, Any] = {"recipe": recipe.to_dict(), "checksum": checksum(corpus)}
+    told = _identity(corpus, recipe)
     known = _read(folder / FACTS) or _read(folder / OWNER)
     if known is None and PartialState().is_main_process:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(json.dumps(told, indent=1) + "\n", folder / OWNER)
     elif known is not None:
         other = [name for name, value in told["recipe"].items() if known["recipe"][name] != value]
-        other += ["data"] if known["checksum"] != told["checksum"] else []
+        for name, said in (("checksum", "data"), ("latest", "latest"), ("processes", "processes")):
+            other += [said] if known.get(name, told[name]) != told[name] else []
         if other:
             raise ValueError(f"{folder} is of a run with other {', '.join(other)}: give another")
     PartialState().wait_for_everyone()
+
+
+def _identity(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
+    """What decides a run; its batches also depend on how many processes share them."""
+    from accelerate import PartialState
+
+    return {"recipe": recipe.to_dict(), "checksum": checksum(corpus), "latest": corpus.latest,
+            "processes": PartialState().num_processes}  # fmt: skip
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -112,7 +121,7 @@ def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:
     prepared(model, recipe.way)  # what is measured first is what is trained
     full = [len(row) == recipe.longest for pair in data.train for row in pair]
     facts: dict[str, Any] = {
-        "recipe": recipe.to_dict(), "corpus": corpus.name, "checksum": checksum(corpus),
+        **_identity(corpus, recipe), "corpus": corpus.name,
         "languages": [corpus.source, corpus.target],
         "pairs": [len(part) for part in (corpus.train, corpus.valid, corpus.test)],
         "parameters": sum(p.numel() for p in model.parameters()), "pieces": len(subwords),
