@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from taut.audit._origin import NOT_A_TOKEN, TOKENS, one_along, varies
+from taut.audit._origin import NOT_A_TOKEN, TOKENS, least, one_along, varies
 from taut.audit._seen import Seen
 from taut.audit._sources import STRANGERS, Sources
 
@@ -48,17 +48,23 @@ def arranged(seen: Seen, sources: Sources, heads: int | None) -> Rows:
     Heads are features that were split off before the product of queries and keys; ``heads``, what
     the module says, decides where features themselves are rows.
     """
+    return _by_origin(seen, sources, heads) or _by_shape(seen, sources.samples, heads)
+
+
+def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
+    """By where the rows come from, as far as this is known."""
     if seen.origin is None:
-        return _by_shape(seen, sources.samples, heads)
+        return None
     sample, token = (one_along(part, -1) for part in (seen.origin.sample, seen.origin.token))
     if seen.origin.other is not None and varies(seen.origin.token, -1):
         token = one_along(seen.origin.other, -1)  # keys were the left factor
-    head = _heads(sample, one_along(seen.origin.feature, -1), seen.origin.other is not None, heads)
+    head = _heads(sample, least(seen.origin.feature, -1), seen.origin.other is not None, heads)
+    head = _several(sample, head, token, heads)
     rows = sample.numel()
     group = (_numbers(sample) * (int(head.max()) + 1) + head).flatten()
     counts = torch.bincount(group)
     if bool((sample < 0).any()) or len(set(counts.tolist())) > 1:
-        raise _unknown(seen)
+        return None
     count, width = len(counts) // (int(head.max()) + 1), seen.scores.shape[-1]
     order = torch.argsort(group, stable=True)
     still = bool((order == torch.arange(rows, device=order.device)).all())
@@ -97,6 +103,24 @@ def _heads(
     return rank.expand(shape)
 
 
+def _several(
+    sample: torch.Tensor, head: torch.Tensor, token: torch.Tensor, known: int | None
+) -> torch.Tensor:
+    """Heads that share features, as those of several experts do: a query comes once for each."""
+    count = int(head.max()) + 1 if head.numel() else 1
+    if known is None or known <= count or known % count or bool((token < 0).any()):
+        return head
+    times = known // count
+    places = torch.stack((sample.flatten(), head.flatten(), token.flatten()))
+    found, place, often = torch.unique(places, dim=1, return_inverse=True, return_counts=True)
+    if bool((often != times).any()):
+        return head
+    order = torch.argsort(place, stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device) % times
+    return rank.reshape(head.shape) * count + head
+
+
 def _numbers(sample: torch.Tensor) -> torch.Tensor:
     """Samples counted from 0 on in their order."""
     return torch.unique(sample, return_inverse=True)[1]
@@ -113,10 +137,7 @@ def _by_shape(seen: Seen, samples: int, heads: int | None) -> Rows:
     """Where nothing is known of the entries: the one layout that cannot be mistaken."""
     shape = tuple(seen.scores.shape)
     if heads is None or len(shape) != 4 or shape[:2] != (samples, heads) or shape[2] == heads:
-        raise _unknown(seen)
+        raise ValueError(f"scores of shape {shape} have no known layout")
     places = np.broadcast_to(np.arange(shape[2]), (shape[0], shape[2]))
     return Rows(seen.scores, seen.weights, np.arange(samples), places)
 
-
-def _unknown(seen: Seen) -> ValueError:
-    return ValueError(f"scores of shape {tuple(seen.scores.shape)} have no known layout")

@@ -33,6 +33,14 @@ _REDUCES = {
 _SPATIAL = ("convolution", "pool", "upsample", "interpolate", "conv1d", "conv2d", "grid_sampler")
 _LINEAR = {"mm": 0, "addmm": 1, "bmm": 0, "baddbmm": 1, "_addmm_activation": 1, "mv": 0, "addmv": 1}
 _NEW = ("argsort", "randn_like", "rand_like", "zeros_like", "ones_like", "bernoulli")
+# Operations that put a source into a target, and which of their arguments the source is.
+_PUTS: dict[str, Callable[[Any], Any]] = {
+    "index_add": lambda args: args[3], "index_copy": lambda args: args[3],
+    "scatter": lambda args: args[3], "scatter_add": lambda args: args[3],
+    "index_put": lambda args: args[2], "_index_put_impl": lambda args: args[2],
+}  # fmt: skip
+_NOT_FOLLOWED = (RuntimeError, IndexError, TypeError, ValueError, AttributeError)
+STRICT = False  # tests want to know what cannot be followed
 
 
 class Origins:
@@ -81,7 +89,12 @@ class Origins:
             self._write(name, args, result, given)
             return
         results = [t for t in tensors_in((result,)) if t.layout is torch.strided]
-        found = self._follow(name, function, args, kwargs, results, given)
+        try:
+            found = self._follow(name, function, args, kwargs, results, given)
+        except _NOT_FOLLOWED:  # an operation used in a way that is not known here: no origin
+            if STRICT:
+                raise
+            return
         for tensor, origin in zip(results, found, strict=False):
             if origin is not None and origin.sample.shape == tensor.shape:
                 self.set(tensor, origin)
@@ -97,6 +110,8 @@ class Origins:
             origin = self.of(args[1])
             if origin is not None:
                 self._kept.setdefault(_key(target), _Storage(target)).write(target, origin)
+        elif name in _PUTS:
+            self.set(target, _put(name, args, self.of(target), self.of(_PUTS[name](args))))
         elif self.of(target) is None:
             self.set(target, _pointwise(target.shape, given))
 
@@ -115,6 +130,8 @@ class Origins:
             return [origin.reshape(result.shape) if result.numel() == first.numel() else None]
         if name in _MOVES and first is args[0]:
             return _moved(function, args, kwargs, origin)
+        if name in _PUTS:
+            return [_put(name, args, self.of(args[0]), self.of(_PUTS[name](args)))]
         if name in ("topk", "sort") and first is args[0] and len(results) == 2:
             dim = kwargs.get("dim", args[2] if name == "topk" and len(args) > 2 else -1)
             dim = args[1] if name == "sort" and len(args) > 1 else dim
@@ -134,7 +151,7 @@ class Origins:
         if any(part in name for part in _SPATIAL) and first is args[0] and first.ndim >= 3:
             return [self._spatial(origin, result, channels="conv" in name)]
         if name in _REDUCES and first is args[0] and result.numel() <= first.numel():
-            return [_reduced(origin, args, kwargs, result)] * len(results)
+            return [_reduced(name, origin, args, kwargs, result)] * len(results)
         return [_pointwise(each.shape, given) for each in results]
 
     def _joined(self, name: str, args: Any, kwargs: Any) -> Origin | None:
@@ -164,7 +181,9 @@ class Origins:
             return None
         elif mine is None and self._fixed(left) and not _split(theirs, -2):
             found = self._linear(theirs, left, shape, -2)
-        elif mine is not None and mine.weights:
+        elif mine is not None and not theirs.weights and (
+            mine.weights or mine.other is not None or theirs.other is not None
+        ):  # also of weights that are not normalised, as in linear attention
             found = _averaged(mine.along(-1), least(theirs.feature, -2), shape, -1)
         elif mine is not None and theirs.weights:
             found = _averaged(theirs.along(-2), least(mine.feature, -1), shape, -2)
@@ -187,7 +206,8 @@ class Origins:
                 heads = torch.arange(shape[0], device=out.device)[:, None, None]
                 feature = (heads * shape[dim] + out).expand(shape)
         other = None
-        if rows.other is not None and not rows.weights:  # a map of pairs of tokens
+        pairs = rows.other is not None and not rows.weights and bool((rows.other >= 0).any())
+        if rows.other is not None and pairs:  # a map of pairs of tokens
             other = rows.other.unsqueeze(dim).expand(shape)
         return Origin(rows.sample.unsqueeze(dim).expand(shape), token, feature, other)
 
@@ -321,6 +341,25 @@ def _moved(function: Any, args: Any, kwargs: Any, origin: Origin) -> list[Origin
     return [Origin(*parts, weights=origin.weights) for parts in rest]
 
 
+def _put(name: str, args: Any, target: Origin | None, source: Origin | None) -> Origin | None:
+    """The origin of a target after a source was put into some of its places."""
+    if source is None:
+        return target
+
+    def put(number: int) -> torch.Tensor:
+        part = source[number]
+        shape = args[0].shape
+        whole = torch.full(shape, NOT_A_TOKEN, device=part.device)
+        whole = whole if target is None else target[number].expand(shape).clone()
+        if "index_put" in name:
+            return whole.index_put(args[1], part.contiguous())
+        if name.startswith("scatter"):
+            return whole.scatter(args[1], args[2], part.contiguous())
+        return whole.index_copy(args[1], args[2], part.contiguous())
+
+    return Origin(put(0), put(1), put(2))
+
+
 def _unfolded(function: Any, args: Any, kwargs: Any, origin: Origin) -> Origin:
     """Patches, by an operation that knows floating-point numbers alone; 0 stands for nothing."""
 
@@ -339,18 +378,18 @@ def _embedded(origin: Origin, result: torch.Tensor) -> Origin:
     return whole._replace(feature=features)
 
 
-def _reduced(origin: Origin, args: Any, kwargs: Any, result: torch.Tensor) -> Origin | None:
+def _reduced(
+    name: str, origin: Origin, args: Any, kwargs: Any, result: torch.Tensor
+) -> Origin | None:
     """Sums and maxima over axes."""
-    dims = kwargs.get("dim", args[1] if len(args) > 1 else None)
-    dims = [dims] if isinstance(dims, int) else dims
+    place = 2 if "norm" in name else 1  # after the exponent
+    dims = kwargs.get("dim", args[place] if len(args) > place else None)
+    dims = [dims] if isinstance(dims, int) and not isinstance(dims, bool) else dims
     if not isinstance(dims, (list, tuple)) or not dims:
         return None
-    count = origin.sample.ndim
-    if not all(isinstance(dim, int) and not isinstance(dim, bool) for dim in dims):
-        return None
-    for dim in sorted((dim % count for dim in dims), reverse=True):
+    for dim in sorted((dim % origin.sample.ndim for dim in dims), reverse=True):
         origin = origin.along(dim)
-    return origin.reshape(result.shape)
+    return origin.reshape(result.shape) if origin.sample.numel() == result.numel() else None
 
 
 def _pointwise(shape: Any, given: Any) -> Origin | None:
