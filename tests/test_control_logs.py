@@ -404,8 +404,7 @@ def test_lightning_logs_the_loss_of_the_task(package, kind, tmp_path):
             parts = line[ORTHOGONALITY] + line[LOCAL]
             assert parts > 0
             assert line["loss"] + parts == pytest.approx(totals[-1], rel=1e-4)
-    for name, value in weights(module.model).items():
-        torch.testing.assert_close(value, weights(byhand)[name], rtol=1e-4, atol=1e-6)
+    assert same(weights(module.model), weights(byhand))
 
 
 def test_lightning_is_left_as_it_was(tmp_path):
