@@ -7,6 +7,7 @@ cannot be built or run in this way is said to be so, with the reason.
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -61,10 +62,8 @@ def shrink(config: Any) -> Any:
 
 
 def _set(config: Any, name: str, value: int) -> None:
-    try:
+    with suppress(AttributeError, NotImplementedError):  # a name that only stands for another
         setattr(config, name, value)
-    except (AttributeError, NotImplementedError):  # a name that only stands for another
-        pass
 
 
 def built(kind: str) -> tuple[Any, dict[str, Any]]:

@@ -36,11 +36,11 @@ def affinity(rows: Rows, product: Product | None) -> Array:
     if product.bent:
         width = torch.maximum(width, keys.norm(dim=-1).amax(dim=-1))
     found = width * (math.sqrt(2) / 4 * product.factor * ROUNDING)
-    found = torch.where(torch.isnan(found), math.inf, found).cpu().numpy()
+    each = torch.where(torch.isnan(found), math.inf, found).cpu().numpy()
     # Rows come in the order of the product: each of its matrices with the heads that it holds.
     heads = rows.heads.reshape(keys.shape[0], -1).cpu().numpy()
     bound = np.zeros(count)
-    np.maximum.at(bound, heads, np.broadcast_to(found[:, None], heads.shape))
+    np.maximum.at(bound, heads, np.broadcast_to(each[:, None], heads.shape))
     return bound
 
 

@@ -24,7 +24,7 @@ from taut.audit._exponentials import Begun, Exponentials
 from taut.audit._origins import Origins
 from taut.audit._product import Products
 from taut.audit._seen import Missed, Seen
-from taut.audit._sources import Sources
+from taut.audit._sources import Sources, told_apart
 from taut.audit._tensors import changes, op_name, tensors_in
 from taut.audit._weights import Weights
 
@@ -37,6 +37,8 @@ Visit = Callable[[Seen], None]
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follow the inputs to softmaxes, and the outputs of softmaxes to their use."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, visit: Visit, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -53,12 +55,15 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(function, torch._ops.HigherOrderOperator):  # flex_attention, torch.cond
+            self._miss(f"{function}, an operator that cannot be looked into")
+            return function(*args, **kwargs)
         if torch.is_inference_mode_enabled() and function is not torch.ops.prim.device.default:
             with self:  # in inference mode composite operations arrive whole
                 parts = function.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
-        given = args[0] if args else None
+        given: Any = args[0] if args else None
         if changes(function):
             self._weights.keep(args)
             if op_name(function) == "exp":  # it overwrites the scores
@@ -81,11 +86,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif _strange(function, args):
             self._miss(f"{function}, an operator that cannot be looked into")
         elif isinstance(given, torch.Tensor) and isinstance(first, torch.Tensor):
-            begun = self._exponentials.note(name, args, given, first, self.origins.of(given))
-            if begun is None:
+            known = self._exponentials.note(name, args, given, first, self.origins.of(given))
+            if known is None:
                 self._weights.note(function, args, result)
             else:
-                self._begin(begun, first)
+                self._begin(known, first)
         else:
             self._weights.note(function, args, result)
 
@@ -180,13 +185,16 @@ def real_rows(watch: Watch, output: torch.Tensor) -> torch.Tensor | None:
     return watch.sources.real(rows.sample, rows.token)
 
 
-def _steps(watch: Watch, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Hooks that note which module runs. They return nothing, so they change nothing."""
+def _steps(watch: Watch, name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """Hooks that note which module runs, and what the model as a whole reads."""
 
-    def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
+    def enter(module: nn.Module, args: Any, kwargs: Any) -> Any:
         watch.enter(name)
-        if not name:
-            watch.sources.begin(module, args, kwargs)
+        if name:
+            return None
+        kwargs = told_apart(kwargs)
+        watch.sources.begin(module, args, kwargs)
+        return args, kwargs
 
     def leave(*_: Any) -> None:
         watch.leave()

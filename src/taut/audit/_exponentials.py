@@ -46,7 +46,7 @@ class Exponentials:
     def forget(self) -> None:
         """A forward pass is over."""
         for kept in (self._logs, self._totals, self._exponentials, self._sums):
-            kept.clear()  # type: ignore[attr-defined]
+            kept.clear()
 
     def note(
         self, name: str, args: Any, given: torch.Tensor, result: torch.Tensor, origin: Origin | None

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from taut.audit._origin import NOT_A_TOKEN, TOKENS, least, one_along, varies
+from taut.audit._origin import NOT_A_TOKEN, TOKENS, Origin, least, one_along, varies
+from taut.audit._reduce import HIDDEN
 from taut.audit._seen import Seen
 from taut.audit._sources import STRANGERS, Sources
 
@@ -55,10 +56,11 @@ def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
     """By where the rows come from, as far as this is known."""
     if seen.origin is None:
         return None
-    sample, token = (one_along(part, -1) for part in (seen.origin.sample, seen.origin.token))
-    if seen.origin.other is not None and varies(seen.origin.token, -1):
-        token = one_along(seen.origin.other, -1)  # keys were the left factor
-    head = _heads(sample, least(seen.origin.feature, -1), seen.origin.other is not None, heads)
+    origin = _visible(seen, seen.origin)
+    sample, token = (one_along(part, -1) for part in (origin.sample, origin.token))
+    if origin.other is not None and varies(origin.token, -1):
+        token = one_along(origin.other, -1)  # keys were the left factor
+    head = _heads(sample, least(origin.feature, -1), origin.other is not None, heads)
     head = _several(sample, head, token, heads)
     rows = sample.numel()
     group = (_numbers(sample) * (int(head.max()) + 1) + head).flatten()
@@ -86,6 +88,16 @@ def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
     )  # fmt: skip
 
 
+def _visible(seen: Seen, origin: Origin) -> Origin:
+    """The origin without entries that are masked, which may come from anywhere."""
+    if not varies(origin.token, -1) and not bool((one_along(origin.sample, -1) < 0).any()):
+        return origin
+    hidden = (seen.scores < HIDDEN) | (origin.sample < 0)
+    feature = torch.where(hidden, torch.iinfo(torch.int64).max, origin.feature)
+    clean = origin.moved(lambda part: torch.where(hidden, NOT_A_TOKEN, part))
+    return clean._replace(feature=feature)
+
+
 def _heads(
     sample: torch.Tensor, feature: torch.Tensor, product: bool, known: int | None
 ) -> torch.Tensor:
@@ -94,10 +106,9 @@ def _heads(
     for dim in range(sample.ndim):  # of what is only repeated, once
         if sample.stride(dim) == 0 and feature.stride(dim) == 0 and shape[dim] > 1:
             sample, feature = sample.narrow(dim, 0, 1), feature.narrow(dim, 0, 1)
-    pairs = torch.stack((sample.flatten(), feature.flatten()))
-    found, place = torch.unique(pairs, dim=1, return_inverse=True)
-    count = len(found[0]) // max(1, len(torch.unique(found[0])))
-    rank = place.reshape(sample.shape) % max(count, 1)
+    found, place = torch.unique(_joined(sample, feature), return_inverse=True)
+    count = max(1, len(found) // max(1, len(torch.unique(sample))))
+    rank: torch.Tensor = place.reshape(feature.shape) % count
     if not product and known and count > known and count % known == 0:
         rank = rank // (count // known)  # rows are features themselves, so many for each head
     return rank.expand(shape)
@@ -111,19 +122,26 @@ def _several(
     if known is None or known <= count or known % count or bool((token < 0).any()):
         return head
     times = known // count
-    places = torch.stack((sample.flatten(), head.flatten(), token.flatten()))
-    found, place, often = torch.unique(places, dim=1, return_inverse=True, return_counts=True)
+    places = _joined(_joined(sample, head), token)
+    _, place, often = torch.unique(places, return_inverse=True, return_counts=True)
     if bool((often != times).any()):
         return head
-    order = torch.argsort(place, stable=True)
+    order = torch.argsort(place.flatten(), stable=True)
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order), device=order.device) % times
     return rank.reshape(head.shape) * count + head
 
 
+def _joined(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """One number for each pair of numbers, in their order."""
+    number = _numbers(second)
+    return _numbers(first) * (int(number.max()) + 1 if number.numel() else 1) + number
+
+
 def _numbers(sample: torch.Tensor) -> torch.Tensor:
-    """Samples counted from 0 on in their order."""
-    return torch.unique(sample, return_inverse=True)[1]
+    """Numbers counted from 0 on in their order."""
+    found: torch.Tensor = torch.unique(sample, return_inverse=True)[1]
+    return found
 
 
 def _places(tokens: torch.Tensor) -> Array:
@@ -140,4 +158,3 @@ def _by_shape(seen: Seen, samples: int, heads: int | None) -> Rows:
         raise ValueError(f"scores of shape {shape} have no known layout")
     places = np.broadcast_to(np.arange(shape[2]), (shape[0], shape[2]))
     return Rows(seen.scores, seen.weights, np.arange(samples), places)
-

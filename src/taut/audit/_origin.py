@@ -30,9 +30,7 @@ class Origin(NamedTuple):
     def moved(self, move: Callable[[torch.Tensor], torch.Tensor]) -> Origin:
         """The origin after all entries were moved alike."""
         other = None if self.other is None else move(self.other)
-        return Origin(
-            move(self.sample), move(self.token), move(self.feature), other, self.weights
-        )
+        return Origin(move(self.sample), move(self.token), move(self.feature), other, self.weights)
 
     def expand(self, shape: Sequence[int]) -> Origin:
         """Repeated along new or single axes."""
@@ -58,7 +56,7 @@ def varies(part: torch.Tensor, dim: int) -> bool:
     """Whether known numbers differ anywhere along an axis."""
     if part.shape[dim] <= 1 or part.stride(dim) == 0 or not part.numel():
         return False
-    part = _narrowed(part, keep=dim)
+    part = narrowed(part, keep=dim)
     top = part.amax(dim=dim, keepdim=True)
     return bool(((part != top) & (part >= 0)).any())
 
@@ -70,7 +68,7 @@ def one_along(part: torch.Tensor, dim: int) -> torch.Tensor:
     if part.shape[dim] == 1 or part.stride(dim) == 0:
         return part.select(dim, 0)
     shape = [n for i, n in enumerate(part.shape) if i != dim % part.ndim]
-    small = _narrowed(part, keep=dim)
+    small = narrowed(part, keep=dim)
     top = small.amax(dim=dim)
     low = torch.where(small < 0, top.unsqueeze(dim), small).amin(dim=dim)
     return torch.where(low == top, top, NOT_A_TOKEN).expand(shape)
@@ -83,10 +81,10 @@ def least(part: torch.Tensor, dim: int) -> torch.Tensor:
     if part.shape[dim] == 1 or part.stride(dim) == 0:
         return part.select(dim, 0)
     shape = [n for i, n in enumerate(part.shape) if i != dim % part.ndim]
-    return _narrowed(part, keep=dim).amin(dim=dim).expand(shape)
+    return narrowed(part, keep=dim).amin(dim=dim).expand(shape)
 
 
-def _narrowed(part: torch.Tensor, keep: int | None = None) -> torch.Tensor:
+def narrowed(part: torch.Tensor, keep: int | None = None) -> torch.Tensor:
     """Length 1 along axes that nothing varies along."""
     kept = None if keep is None else keep % part.ndim
     for dim in range(part.ndim):
@@ -127,11 +125,13 @@ def joined(origins: Sequence[Origin | None], shapes: Sequence[Any], dim: int) ->
         if origin is None or (first.other is not None and origin.other is None):
             origin = _filled(first if origin is None else origin, first, shape, dim)
         filled.append(origin)
-    parts = [_cat([o.sample for o in filled], dim), _cat([o.token for o in filled], dim),
-             _cat([o.feature for o in filled], dim)]  # fmt: skip
+    sides = [(o.sample, o.token, o.feature) for o in filled]
+    sample, token, feature = (
+        _cat([origin[number] for origin in sides], dim) for number in range(3)
+    )
     others = [o.other for o in filled if o.other is not None]
     other = _cat(others, dim) if len(others) == len(filled) else None
-    return Origin(*parts, other, weights=any(o.weights for o in filled))
+    return Origin(sample, token, feature, other, any(o.weights for o in filled))
 
 
 def _filled(origin: Origin, first: Origin, shape: Any, dim: int) -> Origin:

@@ -9,14 +9,13 @@ matrices (tables of biases, positions), do not depend on it.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from taut.audit._tensors import changes, op_name, tensors_in
+from taut.audit._tensors import changes, op_name, tensors_in, views
 
 NO_WEIGHT = -9e3  # a score that gives its key no weight beside real ones
 _PRODUCTS = ("bmm", "baddbmm")
@@ -66,7 +65,7 @@ class Products:
 
     def note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Take in one operation of PyTorch."""
-        if _views(function):
+        if views(function):
             return  # the same storage
         name = op_name(function)
         found = list(tensors_in((result,)))
@@ -190,13 +189,6 @@ class Products:
         dead = [key for key, trail in self._trails.items() if trail.alive.expired()]  # type: ignore[no-untyped-call]
         for key in dead:
             del self._trails[key]
-
-
-@cache
-def _views(function: Any) -> bool:
-    """Whether what comes out is another view of what is given."""
-    schema = function._schema
-    return not schema.is_mutable and any(out.alias_info is not None for out in schema.returns)
 
 
 def _is_mask(tensor: torch.Tensor) -> bool:

@@ -93,7 +93,7 @@ class Auditor:
             finally:
                 fresh.remove()
             if self._logits is not None:
-                self._predict(watch, logits_of(output))
+                self._predict(watch, logits_of(output), self._logits)
         self._batch.missed += [(missed.path, missed.operation) for missed in watch.missed]
         self._measure_picked()
         self._batch.samples = size
@@ -142,12 +142,12 @@ class Auditor:
                 assert layer.grid is not None
                 layer.grid.take(found, np.array([other is layer for other in layers]))
 
-    def _predict(self, watch: Watch, logits: torch.Tensor) -> None:
+    def _predict(self, watch: Watch, logits: torch.Tensor, scale: float) -> None:
         """The final logits, (samples, ..., classes), as rows of one head."""
         layer = self._batch.logits = Layer("logits", 1, self._fresh(1))
         real = real_rows(watch, logits)
         for index in range(len(logits)):  # one at a time: vocabularies are large
-            scores = logits[index].reshape(1, 1, -1, logits.shape[-1]) * self._logits
+            scores = logits[index].reshape(1, 1, -1, logits.shape[-1]) * scale
             part = None if real is None else real[index].reshape(1, 1, -1)
             places = np.arange(scores.shape[2])[None]
             known = np.array([index if len(logits) == len(self._samples) else -1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -89,6 +89,18 @@ class Sources:
         return self.names.get(token // TOKENS, "") if token > NOT_A_TOKEN else ""
 
 
+def told_apart(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The same arguments, with a copy where one tensor is given twice, say to two towers."""
+    seen: set[int] = set()
+    found = {}
+    for name, value in kwargs.items():
+        if isinstance(value, torch.Tensor) and id(value) in seen:
+            value = value.clone()
+        seen.add(id(value))
+        found[name] = value
+    return found
+
+
 def _mask_of(name: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor | None:
     """True for the real tokens of an argument, (samples, tokens), where another says so."""
     tensor = tensors[name]
@@ -99,9 +111,10 @@ def _mask_of(name: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor | None
             return mask.bool()
     for mask_name, target in _PADDINGS.items():
         mask = tensors.get(mask_name)
-        if mask is not None and name == target and tensor.ndim == 3:
-            if _fits(mask, tensor) or mask.shape == (tensor.shape[1], tensor.shape[0]):
-                return ~mask if mask.dtype is torch.bool else mask == 0
+        if mask is None or name != target or tensor.ndim != 3:
+            continue
+        if _fits(mask, tensor) or mask.shape == (tensor.shape[1], tensor.shape[0]):
+            return ~mask if mask.dtype is torch.bool else mask == 0
     return None
 
 

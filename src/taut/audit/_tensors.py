@@ -28,6 +28,13 @@ def changes(function: Any) -> bool:
 
 
 @cache
+def views(function: Any) -> bool:
+    """Whether what comes out is another view of what is given."""
+    schema = function._schema
+    return not schema.is_mutable and any(out.alias_info is not None for out in schema.returns)
+
+
+@cache
 def op_name(function: Any) -> str:
     """The name without the overload, and without the mark of those that write."""
     return str(function.overloadpacket.__name__).removesuffix("_")

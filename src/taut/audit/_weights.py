@@ -8,19 +8,21 @@ its weights average what belongs to different tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 
 from taut.audit._origin import Origin, varies
 from taut.audit._seen import Missed, Seen
-from taut.audit._tensors import op_name, storage, tensors_in
+from taut.audit._tensors import op_name, storage, tensors_in, views
 
 # What may happen to weights between the softmax and the product with the values.
 _CROPS = {
     "slice", "expand", "constant_pad_nd", "as_strided", "cat", "stack", "repeat", "index_select",
     "index", "gather", "topk", "where", "copy", "repeat_interleave",
 }  # fmt: skip
+_COPIES = {"clone", "_to_copy", "native_dropout", "_unsafe_view", "_fused_dropout", "bernoulli"}
 _MEETINGS = {"bmm": 0, "mm": 0, "baddbmm": 1, "addmm": 1, "mv": 0, "addmv": 1, "convolution": 0}
 # Looking at weights, or choosing by them, is no use of them as weights.
 _LOOKS = {
@@ -28,6 +30,13 @@ _LOOKS = {
     "linalg_vector_norm", "isnan", "any", "all", "median", "cumsum", "multinomial", "histc",
     "empty_like", "zeros_like", "ones_like", "rand_like", "randn_like", "logsumexp", "prod",
 }  # fmt: skip
+
+
+@cache
+def _keeps(function: Any) -> bool:
+    """Whether an operation leaves entries what they are, one by one, or only moves them."""
+    name = op_name(function)
+    return torch.Tag.pointwise in function.tags or views(function) or name in _CROPS | _COPIES
 
 
 class Pending:
@@ -79,7 +88,7 @@ class Weights:
         elif name in ("sum", "mean", "nansum") and any(flow[1] for _, flow in known):
             self._add_up(args, known)
         elif isinstance(first, torch.Tensor) and first.is_floating_point():
-            self._flow_on(name, args, known, first)
+            self._flow_on(function, args, known, first)
 
     def _meet(self, name: str, args: Any, known: Any) -> None:
         """A product of matrices."""
@@ -109,8 +118,9 @@ class Weights:
             if pending.over_keys or across:
                 self._use(pending)
 
-    def _flow_on(self, name: str, args: Any, known: Any, result: torch.Tensor) -> None:
+    def _flow_on(self, function: Any, args: Any, known: Any, result: torch.Tensor) -> None:
         """Casts, dropout, gates, crops and joins of weights are still weights."""
+        name = op_name(function)
         into: list[Pending] = []
         times = False
         for tensor, (found, multiplied, _) in known:
@@ -120,7 +130,7 @@ class Weights:
                 values = [t for t in tensors_in(args) if storage(t) not in self._flow]
                 times |= multiplied or grows or (name == "mul" and any(map(self._origin, values)))
                 into += [pending for pending in found if pending not in into]
-            elif name not in _LOOKS:
+            if name not in _LOOKS and not ((grows or same) and _keeps(function)):
                 for pending in found:
                     pending.lost = pending.lost or name
         if into:
@@ -159,7 +169,9 @@ class Weights:
             if pending.done or not (pending.over_keys or (heads and not pending.known)):
                 continue
             if pending.lost:
-                missed.append(Missed(pending.seen.path, f"weights of a softmax go into {pending.lost}"))
+                missed.append(
+                    Missed(pending.seen.path, f"weights of a softmax go into {pending.lost}")
+                )
             elif heads:
                 missed.append(Missed(pending.seen.path, "softmax without a product"))
         self._open, self._flow = [], {}

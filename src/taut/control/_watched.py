@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import nn
 
 from taut.audit._capture import Watch, _eager, capture
