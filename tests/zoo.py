@@ -7,6 +7,7 @@ cannot be built or run in this way is said to be so, with the reason.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -42,9 +43,19 @@ def kinds() -> dict[str, Any]:
     return {config.model_type: config for config in MODEL_MAPPING}
 
 
-def shrink(config: Any) -> Any:
+# Settings that other settings must agree with: left alone where making them small goes wrong.
+DELICATE = {
+    "head_dim", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim", "attention_head_dim", "d_kv",
+    "num_key_value_heads", "kv_lora_rank", "q_lora_rank", "d_head", "image_size", "patch_size",
+    "embed_dim", "dim", "num_mel_bins", "embedding_size", "hidden_dim", "depth", "num_heads",
+}  # fmt: skip
+WIDE = {name for name in SMALL if "layer" not in name and name != "vocab_size"}
+LARGEST = 60_000_000  # parameters
+
+
+def shrink(config: Any, small: dict[str, int]) -> Any:
     """Make a configuration small, and all those inside of it."""
-    for name, value in SMALL.items():
+    for name, value in small.items():
         old = getattr(config, name, None)
         if type(old) is int and old > value:
             _set(config, name, value)
@@ -55,7 +66,7 @@ def shrink(config: Any) -> Any:
     for name in list(vars(config)):
         inner = getattr(config, name, None)
         if isinstance(inner, transformers.PretrainedConfig):
-            shrink(inner)
+            shrink(inner, small)
         if name in ("layer_types", "mlp_layer_types") and isinstance(inner, list):
             setattr(config, name, inner[:2])
     return config
@@ -67,48 +78,63 @@ def _set(config: Any, name: str, value: int) -> None:
 
 
 def built(kind: str) -> tuple[Any, dict[str, Any]]:
-    """A tiny model in evaluation mode, and inputs of two samples."""
-    torch.manual_seed(0)
-    config = kinds()[kind]
-    given = {name: SMALL[name] for name in SMALL if name in inspect.signature(config).parameters}
-    made = None
-    for settings in ({}, given):
+    """A tiny model in evaluation mode and inputs of two samples that it runs on."""
+    reasons = []
+    for left in (set(), DELICATE, WIDE):
+        small = {name: value for name, value in SMALL.items() if name not in left}
         try:
-            made = shrink(config(**settings))
-            break
-        except Exception:  # whatever a configuration objects to
+            model = _model(kinds()[kind], small)
+        except Exception as error:  # whatever a configuration objects to
+            reasons.append(f"{type(error).__name__}: {error}".splitlines()[0][:100])
             continue
-    if made is None:
-        raise ValueError("no configuration")
-    size = sum(p.numel() for p in _meta(made).parameters())
-    if size > 30_000_000:
-        raise ValueError(f"still has {size:,} parameters")
-    model = transformers.AutoModel.from_config(made, attn_implementation="eager").eval()
-    return model, inputs_of(model)
+        for inputs in inputs_of(model):
+            try:
+                with torch.no_grad():
+                    model(**inputs)
+                return model, inputs
+            except Exception as error:
+                reasons.append(f"{type(error).__name__}: {error}".splitlines()[0][:100])
+    raise ValueError("; ".join(dict.fromkeys(reasons)))
 
 
-def _meta(config: Any) -> Any:
+def _model(config: Any, small: dict[str, int]) -> Any:
+    torch.manual_seed(0)
+    made = shrink(config(), small)
     with torch.device("meta"):
-        return transformers.AutoModel.from_config(config)
+        size = sum(p.numel() for p in transformers.AutoModel.from_config(made).parameters())
+    if size > LARGEST:
+        raise ValueError(f"has {size:,} parameters")
+    return transformers.AutoModel.from_config(made, attn_implementation="eager").eval()
 
 
-def inputs_of(model: Any) -> dict[str, Any]:
-    """What a model reads, by the name of its main input and of its arguments."""
+def inputs_of(model: Any) -> Iterator[dict[str, Any]]:
+    """What a model may read, by the names of its arguments, the likeliest first."""
     names = inspect.signature(model.forward).parameters
+    config = model.config
     ids = torch.randint(3, 60, (2, 8))
-    size = getattr(model.config, "image_size", None) or 32
+    size = getattr(getattr(config, "vision_config", config), "image_size", None) or 32
     size = size if isinstance(size, int) else size[0]
-    channels = getattr(model.config, "num_channels", 3)
+    channels = getattr(config, "num_channels", 3)
+    bins = getattr(config, "num_mel_bins", None) or getattr(config, "input_dim", 8)
     made = {
         "input_ids": ids,
         "pixel_values": torch.randn(2, channels if isinstance(channels, int) else 3, size, size),
         "input_values": torch.randn(2, 4000),
-        "input_features": torch.randn(2, getattr(model.config, "num_mel_bins", 8), 40),
+        "input_features": torch.randn(2, bins if isinstance(bins, int) else 8, 40),
         "decoder_input_ids": ids,
         "bbox": torch.zeros(2, 8, 4, dtype=torch.long),
     }
-    wanted = [n for n in made if n in names and (n != "decoder_input_ids" or "input_ids" in names)]
-    if model.main_input_name in made:
-        wanted = [n for n in wanted if n == model.main_input_name or n in (
-            "decoder_input_ids", "bbox", "input_ids", "pixel_values")]  # fmt: skip
-    return {name: made[name] for name in wanted}
+    more = {} if "use_cache" not in names else {"use_cache": False}
+    there = {name: value for name, value in made.items() if name in names}
+    for chosen in (there, _only(there, "input_ids", "decoder_input_ids", "bbox"),
+                   _only(there, "pixel_values"), _only(there, "input_values"),
+                   _only(there, "input_features", "decoder_input_ids")):  # fmt: skip
+        if chosen:
+            yield {**chosen, **more}
+    if "input_features" in there:
+        yield {**_only(there, "decoder_input_ids"), **more,
+               "input_features": made["input_features"].transpose(1, 2)}  # fmt: skip
+
+
+def _only(made: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: made[name] for name in names if name in made}
