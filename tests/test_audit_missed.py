@@ -238,3 +238,31 @@ def test_flex_attention_is_reported():
 
     record = audit.run(Flex(), [torch.randn(2, 2, 16, 16)])
     assert record.layers or "flex_attention" in record.missed[0][1]
+
+
+def test_models_that_take_one_dict_of_features():
+    """As Sentence Transformers do."""
+
+    class Sentences(nn.Module):
+        __module__ = "sentence_transformers.stand_in"
+
+        def __init__(self):
+            super().__init__()
+            self.words, self.inner = nn.Embedding(9, D), Module(pooled)
+
+        def forward(self, input):
+            return {**input, "sentence_embedding": self.inner(self.words(input["input_ids"]))}
+
+    ids = torch.randint(9, (B, N))
+    record = audit.run(Sentences(), [{"input_ids": ids, "attention_mask": torch.ones(B, N)}])
+    assert [row["rows"] for row in record.heads] == [B]
+
+
+def test_additive_attention_has_rows_for_every_query():
+    class Additive(Module):
+        def forward(self, x):
+            pairs = torch.tanh(self.q(x)[:, :, None] + self.k(x)[:, None])
+            return torch.softmax(self.score(pairs)[..., 0], dim=-1) @ self.v(x)
+
+    record = audit.run(Additive(None), [torch.randn(B, N, D)])
+    assert [row["rows"] for row in record.heads] == [B * N]

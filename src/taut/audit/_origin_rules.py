@@ -45,6 +45,15 @@ def scores(mine: Origin | None, theirs: Origin | None, shape: Any) -> Origin:
     return Origin(sample, token, feature.expand(shape), key_token.expand(shape))
 
 
+def are_pairs(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether tokens are met with several others each, as those of queries and keys are."""
+    known = (first >= 0) & (second >= 0)
+    both = [torch.unique(part[known], return_inverse=True) for part in (first, second)]
+    counts = [len(values) for values, _ in both]
+    pairs = torch.unique(both[0][1] * counts[1] + both[1][1])
+    return len(pairs) > max(counts)
+
+
 def averaged(rows: Origin, feature: torch.Tensor, shape: Any, dim: int) -> Origin:
     """Weights times values: tokens are those of the queries, features those of the values."""
     across = -2 if dim == -1 else -1

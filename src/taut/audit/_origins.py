@@ -14,6 +14,7 @@ import torch
 
 from taut.audit._origin import TOKENS, Origin, joined, least, one_along, padded, varies
 from taut.audit._origin_rules import (
+    are_pairs,
     averaged,
     embedded,
     holds_heads,
@@ -220,9 +221,11 @@ class Origins:
             heads = torch.arange(shape[0], device=out.device)[:, None, None]
             feature = (heads * shape[dim] + out).expand(shape)
         other = None
-        if mine.other is not None and not mine.weights and bool((mine.other >= 0).any()):
-            other = across(one_along(mine.other, dim))  # a map of pairs of tokens
-        return Origin(sample, across(one_along(mine.token, dim)), feature, other)
+        token = one_along(mine.token, dim)
+        if mine.other is not None and not mine.weights:
+            key = one_along(mine.other, dim)
+            other = across(key) if are_pairs(token, key) else None
+        return Origin(sample, across(token), feature, other)
 
     def _spatial(self, origin: Origin, result: torch.Tensor, *, channels: bool) -> Origin:
         """Convolutions and pooling of (samples, channels, ...): new positions if they are fewer."""
