@@ -68,7 +68,8 @@ def shrink(config: Any, small: dict[str, int]) -> Any:
         if isinstance(inner, transformers.PretrainedConfig):
             shrink(inner, small)
         if name in ("layer_types", "mlp_layer_types") and isinstance(inner, list):
-            setattr(config, name, inner[:2])
+            several = list(dict.fromkeys(inner))  # of a hybrid, one layer of each kind
+            setattr(config, name, several[:2] if len(several) > 1 else inner[:2])
     return config
 
 

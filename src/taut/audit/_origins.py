@@ -157,6 +157,10 @@ class Origins:
                     else origin.moved(lambda part: part.select(-1, 0))]  # fmt: skip
         if name == "embedding":
             return [embedded(origin, result)]
+        if name == "col2im":
+            rows = origin.along(-1).along(-1)
+            whole = rows.moved(lambda part: part[:, None, None, None])
+            return [self._spatial(whole, result, channels=True)]
         if name == "im2col":
             return [unfolded(function, args, kwargs, origin)]
         if any(part in name for part in _SPATIAL) and first is args[0] and first.ndim >= 3:

@@ -168,6 +168,8 @@ class Weights:
             heads = pending.seen.scores.ndim >= 4
             if pending.done or not (pending.over_keys or (heads and not pending.known)):
                 continue
+            if pending.seen.scores.shape[-1] == 1:  # the weight of a single key is always 1
+                continue
             if pending.lost:
                 missed.append(
                     Missed(pending.seen.path, f"weights of a softmax go into {pending.lost}")
