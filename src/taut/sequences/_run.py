@@ -17,6 +17,7 @@ from taut.sequences._corpus import Corpus, Pair
 from taut.sequences._decode import answers
 from taut.sequences._log import lines
 from taut.sequences._models import build
+from taut.sequences._needed import for_training
 from taut.sequences._read import checksum
 from taut.sequences._recipe import Recipe
 from taut.sequences._scoring import score_translations
@@ -60,7 +61,8 @@ def run(
 def _run(
     corpus: Corpus, recipe: Recipe, folder: Path, score: Scorer, asked: dict[str, Sequence[Pair]]
 ) -> dict[str, Any]:
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     file = folder / FACTS
     _own(folder, recipe, corpus)
@@ -81,7 +83,8 @@ def _run(
 
 def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
     """Write down whose folder this is; that of another run is no place for this one."""
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     told = _identity(corpus, recipe)
     known = _read(folder / FACTS) or _read(folder / OWNER)
@@ -99,7 +102,8 @@ def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
 
 def _identity(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
     """What decides a run; its batches also depend on how many processes share them."""
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     return {"recipe": recipe.to_dict(), "checksum": checksum(corpus), "latest": corpus.latest,
             "processes": PartialState().num_processes}  # fmt: skip
@@ -142,8 +146,9 @@ def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 def _best(recipe: Recipe, folder: Path, step: int) -> Any:
     """The model with the weights of the best validation."""
-    from accelerate import PartialState
-    from transformers import AutoModelForSeq2SeqLM
+    with for_training():
+        from accelerate import PartialState
+        from transformers import AutoModelForSeq2SeqLM
 
     model = AutoModelForSeq2SeqLM.from_pretrained(folder / best_name(step))
     prepared(model, recipe.way)
@@ -152,7 +157,8 @@ def _best(recipe: Recipe, folder: Path, step: int) -> Any:
 
 def _subwords(corpus: Corpus, recipe: Recipe, folder: Path) -> Subwords:
     """The pieces, learnt once for a run."""
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     file = folder / PIECES
     if not file.exists() and PartialState().is_main_process:
