@@ -74,17 +74,19 @@ def _logits(model: str, samples: Any, folder: Path) -> np.ndarray[Any, np.dtype[
     """The logits of all images; blocks of them are kept, so that a run that was stopped goes on."""
     from taut.audit._data import Samples
     from taut.audit._model import describe
+    from taut.torch._inputs import preprocessing
     from taut.torch._load import load
 
     if samples.kind != "images":
         raise ValueError(f"figure-2 needs images, {samples.source} is {samples.kind}")
     classifier = packaged() if model == PACKAGED else load(model, dtype="float32")
     described = describe(classifier, model)
+    read = None if model == PACKAGED else preprocessing(classifier, model)
     firsts = range(0, len(samples.items), BLOCK)
     rows = []
     for first in shown(firsts, len(firsts), f"images of {short(samples.source)}"):
         block = Samples("images", samples.items[first : first + BLOCK], samples.source)
-        key = {"model": described, "images": block.description["digest"]}
+        key = {"model": described, "read": read, "images": block.description["digest"]}
         found = kept(folder, key, lambda block=block: {"logits": _seen(classifier, model, block)})  # type: ignore[misc]
         rows.append(found["logits"])
     return np.concatenate(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
@@ -70,7 +71,8 @@ def _run(
     if facts is None:
         facts = _trained(corpus, recipe, folder)
     missing = {} if "failed" in facts else {
-        name: pairs for name, pairs in asked.items() if name not in facts["scores"]
+        name: pairs for name, pairs in asked.items()
+        if not _scored(facts["scores"].get(name), name, pairs, score)
     }  # fmt: skip
     if PartialState().is_main_process:
         if missing:
@@ -209,5 +211,22 @@ def _scores(
         write_whole("".join(f"{text}\n" for text in made), folder / f"answers-{name}.txt")
         write_whole("".join(f"{text}\n" for text in references), folder / f"references-{name}.txt")
         examples = [[*pair, text] for pair, text in zip(pairs, made, strict=True)][:EXAMPLES]
-        found[name] = {**score(made, references), "examples": examples}
+        marked = {"examples": examples, "of": _mark(pairs, score)}
+        found[name] = {**score(made, references), **marked}
     return found
+
+
+def _scored(found: dict[str, Any] | None, name: str, pairs: Sequence[Pair], score: Scorer) -> bool:
+    """Whether scores are of these pairs: those of the corpus decide its folder, others do not."""
+    if found is None or (name != "test" and "of" not in found):
+        return False
+    return "of" not in found or bool(found["of"] == _mark(pairs, score))
+
+
+def _mark(pairs: Sequence[Pair], score: Scorer) -> str:
+    """Of what was scored and how; a scorer is known by its name."""
+    how = (
+        f"{getattr(score, '__module__', '')}.{getattr(score, '__qualname__', type(score).__name__)}"
+    )
+    text = json.dumps([how, [list(pair) for pair in pairs]], ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -133,12 +133,19 @@ def _what(found: Any) -> str:
 
 def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor:
     """Images (files or of Pillow) at the model's size, with the mean and deviation it knows."""
+    return normalised(pictures, *preprocessing(model, name))
+
+
+def preprocessing(
+    model: nn.Module, name: str
+) -> tuple[tuple[int, int], Sequence[float], Sequence[float]]:
+    """What a model makes of images before it sees them: width and height, mean and deviation."""
     size = getattr(getattr(model, "config", None), "image_size", 224)
     height, width = (size, size) if isinstance(size, int) else size
     read = _preprocessor(name)
     mean = read.get("image_mean", [0.485, 0.456, 0.406])
     deviation = read.get("image_std", [0.229, 0.224, 0.225])
-    return normalised(pictures, (width, height), mean, deviation)
+    return (width, height), mean, deviation
 
 
 def normalised(
