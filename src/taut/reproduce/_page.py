@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,16 @@ def page(result: Result, command: str) -> str:
         lines += [f"## {table.title}", "", markdown(table), ""]
     told = ", ".join(f"{name} = {value}" for name, value in result.settings.items())
     lines += ["## How it was made", "", "```", command, "```", "", f"Settings: {told}.", ""]
-    return "\n".join(lines)
+    return literal_underscores("\n".join(lines))
+
+
+def literal_underscores(text: str) -> str:
+    """Markdown in which no underscore of a formula, as in ‖x‖_p ≤ ‖y‖_p, begins or ends italics.
+
+    Those between letters never do, and code is left alone.
+    """
+    pattern = r"(```.*?```|`[^`\n]*`|\\_)|(?<![^\W_])_|_(?![^\W_])"
+    return re.sub(pattern, lambda found: found[1] or r"\_", text, flags=re.DOTALL)
 
 
 def markdown(table: Table) -> str:
