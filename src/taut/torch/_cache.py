@@ -53,4 +53,4 @@ def content(tensor: torch.Tensor) -> bytes:
     """A cryptographic hash of the entries in their order, however they lie in memory."""
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     flat = plain.as_strided((plain.numel(),), (1,))  # a single entry may have any stride
-    return hashlib.blake2b(flat.view(torch.uint8).numpy(), digest_size=32).digest()
+    return hashlib.blake2b(flat.view(torch.uint8).numpy().data, digest_size=32).digest()
