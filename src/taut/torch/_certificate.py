@@ -13,8 +13,7 @@ from taut.torch._numbers import Numbers
 from taut.torch._region import Region
 from taut.torch._tree import Node
 
-# A bound is of no use if it is that many times what is known of the derivative: radii that follow
-# from it are shorter by as much than any that matter.
+# A bound is called vacuous from that many times what is known of the derivative: a convention.
 VACUOUS = 1000.0
 
 
@@ -72,8 +71,8 @@ class Certificate:
 
         ``derivative`` is what :func:`local_lipschitz` found at the same inputs; its upper side
         counts. Without it, or in another norm, what was measured counts. None if neither is known.
-        At an input, where the constant is the norm of the derivative, a vacuous bound is too large
-        by that factor; of a domain it is larger than anything that was found there.
+        Against the derivative at an input (radius 0) this proves that the bound is too large by
+        that factor; against what was measured, or on a domain, it is evidence and no proof.
         """
         known = None if self.measured is None else self.measured.lower
         if derivative is not None and derivative.norm == self.bound.norm:
