@@ -25,6 +25,7 @@ LAYERS = (
     "_checks",
     "_files",
     "_bars",
+    "_optional",
     "_rounding",
     "_matrix_norm",
     "theorems",

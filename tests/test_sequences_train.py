@@ -428,6 +428,19 @@ def test_a_whole_run_is_done_once(tmp_path):
     }
 
 
+def test_a_test_of_other_pairs_is_scored_anew(tmp_path):
+    """Not only by its name: a file may have changed, or the scorer."""
+    first = run(CORPUS, SHORT, tmp_path, share, {"more": letters(4)})
+    other = run(CORPUS, SHORT, tmp_path, share, {"more": letters(5)})
+    assert other["scores"]["more"]["examples"] != first["scores"]["more"]["examples"]
+    assert other["scores"]["test"] == first["scores"]["test"]
+
+    def none(made, references):
+        return {"headline": "none"}
+
+    assert run(CORPUS, SHORT, tmp_path, none)["scores"]["test"]["headline"] == "none"
+
+
 def test_cosine_attention_is_measured_before_and_after(tmp_path):
     """As it is trained: not the attention that it replaces."""
     cosine = run(CORPUS, replace(SHORT, way=Way.parse("cosine")), tmp_path / "cosine", share)

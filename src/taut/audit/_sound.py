@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from taut._optional import needing
 from taut.torch._inputs import start_token
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -17,10 +18,8 @@ _TYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Tensor]:
     """What a model of speech reads: waves or spectra, padded to the longest, and one token."""
-    try:
+    with needing("sound needs transformers", "hf"):
         from transformers import AutoFeatureExtractor
-    except ImportError:
-        raise ImportError("sound needs transformers: pip install 'taut[hf]'") from None
     try:
         features: Any = AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:

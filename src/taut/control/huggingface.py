@@ -37,7 +37,7 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
     """
 
     def __init__(self, trainer: Any, **options: Any) -> None:
-        needs(_BASE, "MonitorCallback needs transformers: pip install 'taut[hf]'")
+        needs(_BASE, "MonitorCallback needs transformers", "hf")
         if isinstance(trainer, type) or not callable(getattr(trainer, "log", None)):
             raise TypeError(f"trainer must be a transformers.Trainer, got {trainer!r}")
         self.trainer = trainer
@@ -92,7 +92,7 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     """
 
     def __init__(self, trainer: Any, *constraints: Any) -> None:
-        needs(_BASE, "ConstraintCallback needs transformers: pip install 'taut[hf]'")
+        needs(_BASE, "ConstraintCallback needs transformers", "hf")
         if isinstance(trainer, type) or not callable(getattr(trainer, "compute_loss", None)):
             raise TypeError(f"trainer must be a transformers.Trainer, got {trainer!r}")
         if not constraints or not all(hasattr(c, "penalty") for c in constraints):

@@ -43,7 +43,7 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
     """
 
     def __init__(self, module: str | None = None, **options: Any) -> None:
-        needs(_BASE, "MonitorCallback needs Lightning: pip install lightning")
+        needs(_BASE, "MonitorCallback needs Lightning", packages="lightning")
         self.module = module
         self.monitor: Monitor | None = None
         self._options = options
@@ -97,7 +97,7 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     """
 
     def __init__(self, *constraints: Any) -> None:
-        needs(_BASE, "ConstraintCallback needs Lightning: pip install lightning")
+        needs(_BASE, "ConstraintCallback needs Lightning", packages="lightning")
         if not constraints or not all(hasattr(c, "penalty") for c in constraints):
             raise TypeError("give constraints, such as taut.control.constrain(model, 'VAR-III')")
         self.constraints = constraints

@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,16 @@ import numpy as np
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
 
+# What decides such arrays besides the key; another version is another experiment.
+DECIDING = (
+    "taut", "numpy", "torch", "transformers", "pillow", "gymnasium", "box2d", "stable-baselines3",
+)  # fmt: skip
+
+
 def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Arrays:
-    """What ``make`` gives, or what it gave before for the same key."""
-    mark = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=10).hexdigest()
+    """What ``make`` gives, or what it gave before for the same key with the same packages."""
+    whole = json.dumps([key, _versions()], sort_keys=True)
+    mark = hashlib.blake2b(whole.encode(), digest_size=10).hexdigest()
     file = folder / f"{mark}.npz"
     try:
         with file.open("rb") as stream, np.load(stream) as found:
@@ -35,3 +43,14 @@ def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Array
         part.unlink(missing_ok=True)
         raise OSError(f"cannot write {file}: {error.strerror}") from error
     return arrays
+
+
+def _versions() -> dict[str, str | None]:
+    """The versions of what is installed of these packages."""
+    found: dict[str, str | None] = dict.fromkeys(DECIDING)
+    for name in DECIDING:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

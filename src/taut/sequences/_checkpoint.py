@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut.sequences._needed import for_training
 
 
 class Progress:
@@ -68,7 +69,8 @@ def load(accelerator: Any, folder: Path) -> None:
 
 def save_weights(model: Any, folder: Path) -> None:
     """A model of transformers in a folder that is whole or not there."""
-    from safetensors import SafetensorError
+    with for_training():
+        from safetensors import SafetensorError
 
     part = folder.with_name(f"{folder.name}.part")
     try:

@@ -17,6 +17,7 @@ from taut.sequences._bars import training_bar
 from taut.sequences._batches import IGNORED, Encoded, endless, grouped, tensors
 from taut.sequences._checkpoint import Progress, best_name, load, save, save_weights
 from taut.sequences._log import Log
+from taut.sequences._needed import for_training
 from taut.sequences._recipe import Recipe
 from taut.sequences._stopping import Stopped, asked_to_stop
 from taut.sequences._ways import constrained, prepared
@@ -52,11 +53,12 @@ def train(model: Any, data: Data, recipe: Recipe, folder: Path) -> Progress:
     Stopped
         After Ctrl-C or SIGTERM, when the step was finished and its state saved.
     """
-    import torch
-    from accelerate import Accelerator
-    from accelerate.state import AcceleratorState
-    from accelerate.utils import set_seed
-    from transformers import get_inverse_sqrt_schedule
+    with for_training():
+        import torch
+        from accelerate import Accelerator
+        from accelerate.state import AcceleratorState
+        from accelerate.utils import set_seed
+        from transformers import get_inverse_sqrt_schedule
 
     if not data.train or not data.valid:
         raise ValueError("there are no pairs to train on or to validate with")

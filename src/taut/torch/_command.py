@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from taut._bound import Bound
-from taut.torch._certificate import Certificate
+from taut.torch._certificate import Certificate, sides
 from taut.torch._certify import certify
 from taut.torch._classifier import CertifiedRadius, certified_radius
 from taut.torch._domain import At, Ball, Domain, Everywhere
@@ -156,7 +156,6 @@ def _record(
         "dtype": options.dtype,
         "seed": options.seed,
         "inputs": None if inputs is None else inputs.labels,
-        **certificate.to_dict(),
     }
     if local is not None:
         record["local"] = {
@@ -166,6 +165,7 @@ def _record(
             "domain": local.domain,
             "theorem": list(local.theorem),
         }
+    record |= certificate.to_dict(local)
     if safe is not None:
         record["classes"] = {
             "radius": [float(v) for v in safe.radius],
@@ -187,7 +187,7 @@ def _show(
     from rich.text import Text
 
     console = Console()
-    print(certificate.headline())
+    print(certificate.headline(local))
     table = Table("module", "bound", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
         column.justify = "right"
@@ -198,28 +198,21 @@ def _show(
     console.print(table)
     if inputs is None or (local is None and safe is None and len(inputs.labels) == 1):
         return
-    table = Table("input", "bound", "measured", title="Each input")
-    if local is not None:
-        table.add_column("derivative, exactly" if local.kind == "exact" else "derivative")
+    table = Table("input", "measured" if local is None else "derivative", "bound")
+    table.title = "Each input"
+    vacuous = certificate.vacuous(local)
     if safe is not None:
         for head in ("class", "margin", "certified l2 radius"):
             table.add_column(head)
     for index, label in enumerate(inputs.labels):
         assert certificate.measured is not None
-        cells = [label[:40], certificate.shown(certificate.bound.upper[index])]
-        cells.append(f"{certificate.measured.lower[index]:.4g}")
+        cells = [label[:40], f"at least {certificate.measured.lower[index]:.4g}"]
         if local is not None:
-            cells.append(_sides(local, index))
+            cells[1] = sides(local[index])
+        bound = certificate.shown(certificate.bound.upper[index])
+        cells.append(f"{bound} (vacuous)" if vacuous[index] else bound)
         if safe is not None:
             cells.append(str(safe.predicted[index]))
             cells += [f"{safe.margin[index]:.4g}", f"{safe.radius[index] * 0.9999:.4g}"]
         table.add_row(*map(Text, cells))
     console.print(table)
-    if local is not None and local.kind != "exact":
-        print(f"derivative: {local.domain}")
-
-
-def _sides(local: Bound, index: int) -> str:
-    if local.kind == "exact":
-        return f"{local.value[index]:.6g}"
-    return f"{local.lower[index]:.5g} to {local.upper[index] * 1.00001:.5g}"

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from taut._optional import needing
 from taut.torch._load import gguf_parts
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
@@ -118,7 +119,8 @@ def _loaded(path: Path) -> Any:
         return torch.from_numpy(np.load(path, allow_pickle=False))
     if path.suffix == ".pt":
         return torch.load(path, weights_only=True, map_location="cpu")
-    from safetensors.torch import load_file
+    with needing(f"{path} needs safetensors", "hf"):
+        from safetensors.torch import load_file
 
     return load_file(path)
 
@@ -131,12 +133,19 @@ def _what(found: Any) -> str:
 
 def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor:
     """Images (files or of Pillow) at the model's size, with the mean and deviation it knows."""
+    return normalised(pictures, *preprocessing(model, name))
+
+
+def preprocessing(
+    model: nn.Module, name: str
+) -> tuple[tuple[int, int], Sequence[float], Sequence[float]]:
+    """What a model makes of images before it sees them: width and height, mean and deviation."""
     size = getattr(getattr(model, "config", None), "image_size", 224)
     height, width = (size, size) if isinstance(size, int) else size
     read = _preprocessor(name)
     mean = read.get("image_mean", [0.485, 0.456, 0.406])
     deviation = read.get("image_std", [0.229, 0.224, 0.225])
-    return normalised(pictures, (width, height), mean, deviation)
+    return (width, height), mean, deviation
 
 
 def normalised(
@@ -146,10 +155,8 @@ def normalised(
     deviation: Sequence[float],
 ) -> torch.Tensor:
     """Images (files or of Pillow) as (images, colours, height, width), less their mean."""
-    try:
+    with needing("images need Pillow", "hf"):
         from PIL import Image
-    except ImportError:
-        raise ImportError("images need Pillow: pip install 'taut[hf]'") from None
     arrays = []
     for picture in pictures:
         try:
@@ -165,7 +172,8 @@ def _preprocessor(name: str) -> dict[str, Any]:
     """The settings of the model's preprocessor, in its folder or on the Hub; empty without one."""
     file = Path(name) / "preprocessor_config.json"
     if not Path(name).exists() and ":" not in name:
-        from transformers.utils.hub import cached_file
+        with needing("models by name need transformers", "hf"):
+            from transformers.utils.hub import cached_file
 
         try:
             file = Path(cached_file(name, file.name) or file)
@@ -177,10 +185,8 @@ def _preprocessor(name: str) -> dict[str, Any]:
 
 def tokenizer_of(name: str, revision: str | None = None) -> Any:
     """The tokenizer of a model, with something to pad with."""
-    try:
+    with needing("text needs transformers", "hf"):
         from transformers import AutoTokenizer
-    except ImportError:
-        raise ImportError("text needs transformers: pip install 'taut[hf]'") from None
     place, more = gguf_parts(name)
     if Path(name).is_dir() and not any((Path(name) / file).exists() for file in _VOCABULARIES):
         raise ValueError(f"the folder {name} has no tokenizer ({', '.join(_VOCABULARIES)})")
