@@ -250,8 +250,8 @@ def test_models_that_take_one_dict_of_features():
             super().__init__()
             self.words, self.inner = nn.Embedding(9, D), Module(pooled)
 
-        def forward(self, input):
-            return {**input, "sentence_embedding": self.inner(self.words(input["input_ids"]))}
+        def forward(self, features):
+            return {**features, "out": self.inner(self.words(features["input_ids"]))}
 
     ids = torch.randint(9, (B, N))
     record = audit.run(Sentences(), [{"input_ids": ids, "attention_mask": torch.ones(B, N)}])
