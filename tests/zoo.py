@@ -59,6 +59,10 @@ def shrink(config: Any, small: dict[str, int]) -> Any:
         old = getattr(config, name, None)
         if type(old) is int and old > value:
             _set(config, name, value)
+    if hasattr(config, "qk_rope_head_dim") and "head_dim" in small:
+        # Of latent attention: what is rotated, and as many keys as queries.
+        _set(config, "head_dim", config.qk_rope_head_dim)
+        _set(config, "num_key_value_heads", config.num_attention_heads)
     for name, value in ENDS.items():
         old = getattr(config, name, None)
         if isinstance(old, int) and old >= 60:
