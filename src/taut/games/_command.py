@@ -50,10 +50,7 @@ def run(file: Path, options: Options) -> bool:
         _show(payoffs, answer, options)
     if options.plot is not None and isinstance(answer, Solution):  # last: the answer is safe then
         found = (answer.certificate, answer.target, options.plot)
-        try:
-            plot_gap(gaps or [answer.gap], *found, method=options.method)
-        except OSError as error:
-            raise OSError(f"cannot write the plot {options.plot}: {error.strerror}") from error
+        plot_gap(gaps or [answer.gap], *found, method=options.method)
     return bool(answer.converged)
 
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from taut._files import write_whole
+from taut._files import new_folder, write_whole
 
 
 class Progress:
@@ -70,12 +70,8 @@ def save_weights(model: Any, folder: Path) -> None:
     """A model of transformers in a folder that is whole or not there."""
     from safetensors import SafetensorError
 
-    part = folder.with_name(f"{folder.name}.part")
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        model.save_pretrained(part)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
+        with new_folder(folder) as part:
+            model.save_pretrained(part)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(part, ignore_errors=True)
         raise OSError(f"cannot write weights to {folder}: {error}") from error
