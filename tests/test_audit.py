@@ -145,14 +145,14 @@ def test_a_record_survives_the_disk(tmp_path):
     again = audit.Record.load(tmp_path / "a.json")
     assert again.to_dict() == record.to_dict()
     assert again.heads == record.heads
-    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 3
+    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 4
     assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
     assert record.model["name"] == "tiny"
     assert len(record.model["weights"]) == 32
     with pytest.raises(OSError, match="cannot write"):
         record.save(tmp_path / "missing" / "a.json")
     (tmp_path / "b.json").write_text("{}")
-    with pytest.raises(ValueError, match="no record"):
+    with pytest.raises(ValueError, match="not a record"):
         audit.Record.load(tmp_path / "b.json")
 
 

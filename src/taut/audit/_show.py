@@ -7,11 +7,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+from taut._json import LARGEST
 from taut.audit._compare import compare
 from taut.audit._findings import findings
 from taut.audit._head_state import series
 from taut.audit._names import pattern, short_names
-from taut.audit._record import Record
+from taut.audit._parse import count, facts, read_record
+from taut.audit._record import VERSION, Record
 
 
 def show(record: Record, lines: int) -> None:
@@ -20,7 +22,7 @@ def show(record: Record, lines: int) -> None:
 
     console = Console()
     state = "" if record.complete else " (partial)"
-    print(f"{record.model['name']}: {record.samples} samples{state}.")
+    print(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
     print("Softmax is 1/2-Lipschitz in l2: no constant below can be larger.")
     full = [layer.name for layer in record.layers]
     names = dict(zip(full, short_names(full), strict=True))
@@ -140,7 +142,8 @@ def compared(files: list[Path], lines: int, *, as_json: bool) -> None:
     for file, record in zip(files, records, strict=True):
         rows = [row for row in record.heads if row["rows"]]
         mean = sum(row["mean"] for row in rows) / max(len(rows), 1)
-        print(f"{file}: {record.model['name']}, mean constant {mean:.4f} over {len(rows)} heads")
+        name = record.model.get("name", "model")
+        print(f"{file}: {name}, mean constant {mean:.4f} over {len(rows)} heads")
     full = list(dict.fromkeys(head.layer for head in heads))
     names = dict(zip(full, short_names(full), strict=True))
     if pattern(full):
@@ -156,17 +159,32 @@ def compared(files: list[Path], lines: int, *, as_json: bool) -> None:
 
 
 def listed(folder: Path) -> None:
-    """The records in a folder, a line each; what is none is passed over."""
+    """The records in a folder, a line each; files that are none are passed over."""
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}")
     found = 0
     for file in sorted(folder.glob("*.json")):
         try:
-            record = Record.load(file)
-        except ValueError:
+            record = read_record(file, VERSION)
+            name, samples = facts(record, "model").get("name", "model"), count(record, "samples")
+        except ValueError as error:
+            if _looks_like_one(file):
+                found += 1
+                print(error)
             continue
         found += 1
-        state = "complete" if record.complete else "partial"
-        print(f"{file}: {record.model['name']}, {record.samples} samples, {state}")
+        state = "complete" if record.get("complete") is True else "partial"
+        print(f"{file}: {name}, {samples} samples, {state}")
     if not found:
         print(f"no audits in {folder}")
+
+
+def _looks_like_one(file: Path) -> bool:
+    """Whether a file that cannot be read once was a record."""
+    if not file.is_file():  # a pipe would keep us waiting
+        return False
+    try:
+        with file.open("rb") as stream:
+            return b'"taut_audit"' in stream.read(LARGEST)
+    except OSError:
+        return False

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._json import without_repeats
 from taut.games._table import Found, Matrix, Names, count, lines
 
 __all__ = [
@@ -44,7 +45,7 @@ def from_json(path: str) -> Found:
     """The matrices A and B with the names "rows" and "columns", or A alone as a bare list."""
     text = utf8(path)
     try:
-        content = json.loads(text, object_pairs_hook=_without_repeats)
+        content = json.loads(text, object_pairs_hook=without_repeats)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}"
@@ -71,16 +72,6 @@ def from_json(path: str) -> Found:
         content.get("columns"), f"{path}: columns", f"A has {count(m, 'column')}", m
     )
     return Found(matrices, rows, columns)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; json itself would drop all but the last of equal keys."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {_short(twice)} stands twice in one object")
-    return found
 
 
 def _json_matrix(rows: Any, name: str, *, path: str) -> Matrix:

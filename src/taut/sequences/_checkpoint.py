@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import new_folder, write_whole
+from taut._json import read_json
 
 
 class Progress:
@@ -62,7 +63,12 @@ def load(accelerator: Any, folder: Path) -> None:
     """Go on from the newest checkpoint, if there is one."""
     file = folder / "latest.json"
     if file.exists():
-        name = json.loads(file.read_text(encoding="utf-8"))["checkpoint"]
+        try:
+            name = str(read_json(file)["checkpoint"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{file} does not name a checkpoint: {error}") from None
+        if Path(name).name != name:
+            raise ValueError(f"{file} names a checkpoint in another folder: {name!r}")
         accelerator.load_state(str(folder / name))
 
 
