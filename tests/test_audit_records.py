@@ -15,7 +15,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
 from taut._json import SEAL, sealed  # noqa: E402
-from taut.audit._show import compared, listed, show  # noqa: E402
+from taut.audit._show import show  # noqa: E402
+from taut.audit._show_many import compared, listed  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 from pathlib import Path
 from taut.audit import Record
-from taut.audit._show import listed
+from taut.audit._show_many import listed
 listed(Path(sys.argv[1]).parent)
 try:
     Record.load(Path(sys.argv[1]))

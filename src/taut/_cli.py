@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from taut._text import say
+
 try:
     import typer
 except ImportError:
@@ -24,10 +26,10 @@ def said(command: str) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt as stop:  # what was done is kept, as every command sees to
-        typer.echo(f"taut {command}: {str(stop) or 'stopped'}", err=True)
+        say(f"taut {command}: {str(stop) or 'stopped'}", file=sys.stderr)
         raise typer.Exit(130) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        typer.echo(f"taut {command}: {error}", err=True)
+        say(f"taut {command}: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from taut._text import say
 from taut.audit._batches import Batch, batches
 from taut.audit._data import Samples, read_samples
 from taut.audit._embedded import embedded_data, embedded_models
@@ -21,7 +22,8 @@ from taut.audit._processes import Processes, processes
 from taut.audit._record import Record
 from taut.audit._report import write_report
 from taut.audit._run import Auditor
-from taut.audit._show import compared, show
+from taut.audit._show import show
+from taut.audit._show_many import compared
 from taut.torch._load import load
 
 SAVE_EVERY = 5.0  # seconds
@@ -70,7 +72,7 @@ def run(name: str | None, options: Options) -> bool:
             return False
         files.append(file)
     if len(files) > 1 and not options.as_json and _first_process():
-        print()
+        say("")
         compared(files, options.show, as_json=False)
     return True
 
@@ -128,10 +130,10 @@ def _say(record: Record, file: Path, options: Options) -> None:
         print(record.to_json())
         return
     show(record, options.show)
-    print(f"record: {file}")
+    say(f"record: {file}")
     page = file.with_suffix(".html")
     write_report(record, page)
-    print(f"report: {page}")
+    say(f"report: {page}")
 
 
 def _first_process() -> bool:
@@ -183,7 +185,7 @@ def _kept(record: Record, file: Path, total: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(
+        say(
             f"\ntaut audit: stopped after {record.samples} of {total} samples; the same command "
             "goes on from there",
             file=sys.stderr,

@@ -7,9 +7,10 @@ from html import escape
 from pathlib import Path
 
 from taut._files import write_whole
+from taut._text import printable
 from taut.audit._curves import curves
 from taut.audit._figures import distributions, heat_maps
-from taut.audit._findings import findings
+from taut.audit._findings import LOOKED_FOR, findings
 from taut.audit._record import Record
 from taut.audit._svg import standalone, style
 from taut.audit._tables import (
@@ -17,7 +18,6 @@ from taut.audit._tables import (
     facts_table,
     grid_table,
     logits_table,
-    printable,
     ranked_table,
     worst_table,
 )
@@ -79,6 +79,7 @@ def html(record: Record) -> str:
         style=style(),
         summary=_summary(record),
         findings=findings(record),
+        looked_for=LOOKED_FOR,
         heat_maps=heat_maps(record),
         distributions=distributions(record),
         ranked=ranked_table(record),
