@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from taut._text import say
-from taut.audit._batches import Batch, batches
+from taut.audit._batches import Batch, batches, fitted
 from taut.audit._data import Samples, read_samples
 from taut.audit._embedded import embedded_data, embedded_models
 from taut.audit._grid import ROWS, SAMPLES
@@ -99,6 +99,10 @@ def audited(
             device=_device(options.device),
         )
         record = _fresh(describe(model, label), samples, options)
+        record.data |= fitted(
+            samples, model, place, options.max_length, revision=options.revision,
+            tokens_of=options.tokenizer,
+        )  # fmt: skip
         file = _file(record, options)
         own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
         if file.exists() and (known := Record.load(file)).complete:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,9 +163,9 @@ class HeadState:
         state = cls(heads, norms, threshold)  # as large as what the file holds
         _fill(state.counts, data, "counts", integers)
         _fill(state.histograms, data, "histograms", integers)
-        _fill(state.places, data, "places", lambda *given: integers(*given, least=-1))
+        _fill(state.places, data, "places", partial(integers, least=-1))
         _fill(state.sums, data, "sums", numbers)
-        _fill(state.maxima, data, "maxima", lambda *given: numbers(*given, missing=-np.inf))
+        _fill(state.maxima, data, "maxima", partial(numbers, missing=-np.inf))
         state.affinity = numbers(data.get("affinity"), (heads,), "affinity", np.inf)
         state.consistent()
         return state

@@ -50,8 +50,8 @@ def data_lines(data: dict[str, Any]) -> list[str]:
     lines = [f"Data: {samples} samples ({kind}) from {data.get('source')}{column}."]
     if data.get("truncated"):
         lines.append(
-            f"{data['truncated']} of them were cut to {data.get('max_length')} tokens; the longest "
-            f"has {data.get('longest')}."
+            f"{data['truncated']} of them were cut to {data.get('max_length')} {data.get('unit')}; "
+            f"the longest has {data.get('longest')}."
         )
     if data.get("image_size"):
         lines.append(f"The model got them at {' × '.join(map(str, data['image_size']))} pixels.")

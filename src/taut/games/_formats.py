@@ -6,12 +6,14 @@ import importlib
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taut._json import without_repeats
+from taut._npy import read_npy
 from taut.games._table import Found, Matrix, Names, count, lines
 
 __all__ = [
@@ -122,14 +124,7 @@ def _short(value: Any) -> str:
 
 def from_npy(path: str) -> Found:
     """An (n, m) array, or a (2, n, m) array with two matrices."""
-    with open(path, "rb") as file:
-        if file.read(6) != b"\x93NUMPY":  # numpy.load would also try archives and pickles
-            raise ValueError(f"{path} is not an .npy file; write one with numpy.save")
-        file.seek(0)
-        try:
-            values: NDArray[Any] = np.load(file, allow_pickle=False)
-        except Exception as error:  # a damaged header raises whatever its text makes Python raise
-            raise ValueError(f"{path} cannot be read as an array of numbers: {error}") from None
+    values: NDArray[Any] = read_npy(Path(path))
     if values.ndim == 3 and len(values) == 2:
         return Found([_matrix(half, f"{path}[{k}]") for k, half in enumerate(values)])
     if values.ndim != 2:

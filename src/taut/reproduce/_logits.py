@@ -94,7 +94,7 @@ def _seen(classifier: Any, model: str, block: Any) -> np.ndarray[Any, np.dtype[A
 
     from taut.audit._batches import batches
     from taut.audit._model import call, logits_of
-    from taut.torch._inputs import normalised
+    from taut.torch._pictures import normalised
 
     made: Iterable[Any]
     if model == PACKAGED:
