@@ -29,7 +29,8 @@ def said(command: str) -> Iterator[None]:
         say(f"taut {command}: {str(stop) or 'stopped'}", file=sys.stderr)
         raise typer.Exit(130) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        say(f"taut {command}: {error}", file=sys.stderr)
+        for line in f"taut {command}: {error}".split("\n"):
+            say(line, file=sys.stderr)
         raise typer.Exit(2) from None
 
 

@@ -30,9 +30,8 @@ def shortened(text: str, longest: int) -> str:
 
 
 def say(text: object, *, file: IO[str] | None = None) -> None:
-    """Print text, line by line, without what could steer the terminal."""
-    lines = "\n".join(printable(line) for line in str(text).split("\n"))
-    print(lines, file=sys.stdout if file is None else file, flush=True)
+    """Print one line, in which nothing steers the terminal or begins another line."""
+    print(printable(str(text)), file=sys.stdout if file is None else file, flush=True)
 
 
 def cells(*texts: object) -> list[Any]:

@@ -189,8 +189,9 @@ def _kept(record: Record, file: Path, total: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        say("", file=sys.stderr)
         say(
-            f"\ntaut audit: stopped after {record.samples} of {total} samples; the same command "
+            f"taut audit: stopped after {record.samples} of {total} samples; the same command "
             "goes on from there",
             file=sys.stderr,
         )

@@ -78,8 +78,8 @@ def _far(rows: list[Row]) -> list[Row]:
 def _above(chosen: list[Row], rows: list[Row]) -> str:
     most, usual = max(chosen, key=lambda row: row["mean"]), median(row["mean"] for row in rows)
     return (
-        f"{_of(chosen, rows)} react far more than the others: their mean constant is at least "
-        f"{FAR:g} times the median of all heads, {usual:.3f} ({most['layer']} head {most['head']}: "
+        f"The mean constant of {len(chosen)} of {len(rows)} heads is at least {FAR:g} times the "
+        f"median of all heads, {usual:.3f} ({most['layer']} head {most['head']}: "
         f"{most['mean']:.3f})."
     )
 
@@ -88,7 +88,7 @@ def _wide(chosen: list[Row], rows: list[Row]) -> str:
     widest = max(chosen, key=lambda row: row["range"])
     step = 2.0 ** (math.floor(math.log2(widest["range"] / 2)) - 7)  # of bfloat16, of 8 bits
     return (
-        f"{_of(chosen, rows)} have rows whose scores lie more than {WIDE:.0f} apart "
+        f"In {len(chosen)} of {len(rows)} heads the scores of a row lie more than {WIDE:.0f} apart "
         f"({widest['layer']} head {widest['head']}: {widest['range']:.0f}). The smallest weights "
         "are then 0 even in float32 and pass no gradient on, and bfloat16 rounds such scores to "
         f"steps of {step:g} or more."

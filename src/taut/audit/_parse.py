@@ -20,6 +20,8 @@ DEEPEST = 20  # lists and objects in each other, in what is said about model, da
 
 def read_record(file: Path, version: int) -> dict[str, Any]:
     """What the file of a record holds, as it was written; a ValueError names the file."""
+    if not file.exists():
+        raise ValueError(f"there is no file {file}")
     try:
         data = read_json(file)
     except ValueError as error:

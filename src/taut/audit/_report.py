@@ -12,6 +12,7 @@ from taut.audit._curves import curves
 from taut.audit._figures import distributions, heat_maps
 from taut.audit._findings import LOOKED_FOR, findings
 from taut.audit._record import Record
+from taut.audit._show import data_lines
 from taut.audit._svg import standalone, style
 from taut.audit._tables import (
     Table,
@@ -77,6 +78,7 @@ def html(record: Record) -> str:
         record=record,
         name=record.model.get("name") or "model",
         style=style(),
+        data=data_lines(record.data),
         summary=_summary(record),
         findings=findings(record),
         looked_for=LOOKED_FOR,

@@ -43,7 +43,8 @@ def reproduce(name: str, options: Options, command: str) -> bool:
             _one(each, each_own[each], command.replace(" all", f" {each}", 1))
         except (ValueError, OSError, ImportError, RuntimeError) as error:
             missing[each] = str(error)
-            say(f"{each}: not run: {error}\n")
+            say(f"{each}: not run: {error}")
+            say("")
     if missing:
         say(f"not run: {', '.join(missing)}")
     return not missing
@@ -74,7 +75,8 @@ def shown(result: Result, folder: Path, command: str, before: str = "") -> None:
     """Write a result down, show its claims and say where the page is."""
     files = write(result, folder, command)
     _show(result)
-    say(f"{before}page: {files[1]}\n")
+    say(f"{before}page: {files[1]}")
+    say("")
 
 
 def _warn_of_unused(name: str, options: Options) -> None:

@@ -157,6 +157,7 @@ def _record(
         "dtype": options.dtype,
         "seed": options.seed,
         "inputs": None if inputs is None else inputs.labels,
+        "notes": [] if inputs is None else list(inputs.notes),
         **certificate.to_dict(),
     }
     if local is not None:
@@ -187,6 +188,8 @@ def _show(
     from rich.table import Table
 
     console = Console()
+    for note in () if inputs is None else inputs.notes:
+        say(f"Note: {note}")
     say(certificate.headline())
     table = Table("module", "bound", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:

@@ -12,7 +12,7 @@ from torch import nn
 from taut.torch._load import gguf_parts
 from taut.torch._pictures import IMAGES, pixels
 from taut.torch._tensor_files import TENSORS, read_tensor
-from taut.torch._text_files import is_there, read_texts
+from taut.torch._text_files import Texts, is_there, read_texts
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model",
                  "source.spm")  # fmt: skip
@@ -26,6 +26,7 @@ class Inputs(NamedTuple):
     context: torch.Tensor | None
     context_mask: torch.Tensor | None
     labels: list[str]
+    notes: tuple[str, ...] = ()  # what is to be said about how they were read
 
 
 def read_inputs(
@@ -45,7 +46,7 @@ def read_inputs(
     if endings <= set(IMAGES):
         chosen = [Path(item) for item in given][:limit]
         return Inputs(pixels(chosen, model, name), None, None, None, [p.name for p in chosen])
-    return _embedded(read_texts(given, limit).items, model, name, max_length)
+    return _embedded(read_texts(given, limit), model, name, max_length)
 
 
 def expanded(item: str) -> list[str]:
@@ -82,11 +83,15 @@ def tokenizer_of(name: str, revision: str | None = None) -> Any:
     return tokenizer
 
 
-def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Inputs:
+def _embedded(texts: Texts, model: Any, name: str, max_length: int) -> Inputs:
     """Word embeddings; for encoder-decoder models the text is read and one token is written."""
     if not hasattr(model, "get_input_embeddings"):
         raise ValueError("this model takes no text; give --inputs as a file of tensors")
-    tokenizer = tokenizer_of(name)
+    tokenizer, lines = tokenizer_of(name), texts.items
+    cut = sum(len(ids) > max_length for ids in tokenizer(lines, verbose=False)["input_ids"])
+    notes = texts.notes
+    if cut:
+        notes += (f"{cut} of {len(lines)} inputs were cut to {max_length} tokens (--max-length).",)
     encoded = tokenizer(
         lines, return_tensors="pt", padding=True, truncation=True, max_length=max_length,
         padding_side="right",
@@ -97,12 +102,12 @@ def _embedded(lines: list[str], model: Any, name: str, max_length: int) -> Input
     real = encoded["attention_mask"].bool()
     mask = None if bool(real.all()) else real
     if not getattr(model.config, "is_encoder_decoder", False):
-        return Inputs(x, mask, None, None, lines)
+        return Inputs(x, mask, None, None, lines, notes)
     start = torch.full((len(lines), 1), start_token(model))
     with torch.no_grad():
         written = table(start.to(table.weight.device))
     scale = getattr(getattr(model.get_encoder(), "embed_scale", None), "__float__", lambda: 1.0)()
-    return Inputs(written, None, x * scale, mask, lines)
+    return Inputs(written, None, x * scale, mask, lines, notes)
 
 
 def start_token(model: Any) -> int:
