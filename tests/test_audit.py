@@ -293,7 +293,7 @@ def test_a_stopped_audit_goes_on(folder, tmp_path):
     ("arguments", "words"),
     [
         ((), "give --data"),
-        (("--data", "missing.txt"), "cannot read"),
+        (("--data", "missing.txt"), "there is no file"),
         (("--data", "x", "--batch-size", "0"), "--batch-size"),
         (("--data", "x", "--output-dir", "file/inside"), "cannot make the folder"),
     ],
@@ -352,7 +352,7 @@ def test_records_are_compared(tmp_path):
     assert all(head["change"] == 0 for head in heads[:4])
     assert all(head["change"] != 0 for head in heads[4:])
     assert "at least two" in run("before.json").stderr
-    assert "cannot read" in run("before.json", "none.json").stderr
+    assert "there is no file" in run("before.json", "none.json").stderr
 
 
 def test_records_and_versions_are_listed(tmp_path):

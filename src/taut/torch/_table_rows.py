@@ -85,10 +85,13 @@ def _objects(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def _separated(lines: list[str], comma: str) -> list[dict[str, Any]]:
-    csv.field_size_limit(1 << 30)  # a text may be long; lines were limited before
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=comma)
-    header = next(reader, [])
-    rows = [dict(zip(header, row, strict=False)) for row in reader if any(row)]
+    before = csv.field_size_limit(1 << 30)  # a text may be long; lines were limited before
+    try:
+        reader = csv.reader((f"{line}\n" for line in lines), delimiter=comma)
+        header = next(reader, [])
+        rows = [dict(zip(header, row, strict=False)) for row in reader if any(row)]
+    finally:
+        csv.field_size_limit(before)
     if not rows:
         raise ValueError("it has no rows")
     return rows
