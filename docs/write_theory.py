@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from taut import theorems
+from taut.reproduce._page import literal_underscores
 
 
-def main() -> None:
+def page() -> str:
     lines = [
         "# Theorem registry",
         "",
@@ -45,7 +46,11 @@ def main() -> None:
         "|---|---|---|",
     ]
     lines += [f"| {e.where} | {e.says} | {e.true} |".replace("|H", "\\|H") for e in theorems.ERRATA]
-    Path(__file__).with_name("theory.md").write_text("\n".join(lines) + "\n")
+    return literal_underscores("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    Path(__file__).with_name("theory.md").write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -194,3 +194,42 @@ def test_importing_needs_torch_only():
 
     code = "import sys, taut.torch; sys.exit('transformers' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_bounds_far_above_the_derivative_are_called_vacuous():
+    """More than 1000 times its upper side, or what was measured; nothing is said without either."""
+
+    def deep(layers, radius=0.0, **options):
+        torch.manual_seed(0)
+        half = nn.Linear(2, 2, bias=False, dtype=torch.float64)
+        with torch.no_grad():
+            half.weight.copy_(torch.tensor([[0.0, 0.0], [4.0, 0.0]]))  # its square is 0, not 16
+        net = nn.Sequential(*[half] * layers, nn.Linear(2, 2, dtype=torch.float64))
+        x = torch.ones(2, 2, dtype=torch.float64)
+        return net, x, tt.certify(net, tt.At(x, radius), **options)
+
+    net, x, certificate = deep(1)
+    derivative = tt.local_lipschitz(net, x)
+    assert certificate.vacuous() == certificate.vacuous(derivative) == [False, False]
+    assert "vacuous" not in str(certificate)
+    assert certificate.headline(derivative).startswith("Norm of the derivative: ")
+    net, x, certificate = deep(8)
+    derivative = tt.local_lipschitz(net, x)
+    assert certificate.vacuous(derivative) == [True, True]
+    assert certificate.to_dict(derivative)["vacuous"] == [True, True]
+    assert "vacuous for 2 of 2 inputs" in certificate.headline(derivative)
+    assert certificate.vacuous() == [None, None]  # a measured 0 may be an overflow
+    assert deep(1, measure=False)[2].vacuous() == [None, None]
+    everywhere = tt.certify(nn.MultiheadAttention(4, 2, batch_first=True), tt.Everywhere((2, 4)))
+    assert everywhere.vacuous() == [True]
+    # A derivative in another norm proves nothing about this one.
+    token = tt.certify(net, x, norm="token", measure=False)
+    assert token.vacuous(derivative) == [None, None]
+
+
+def test_what_is_shown_is_rounded_outward():
+    from taut.torch._certificate import shown
+
+    for x in (1.00005, 9.99951, 87.6449, 0.00123456, 1.0, 1.199e27, 99999.0):
+        assert float(shown(x, up=False)) <= x <= float(shown(x))
+        assert float(shown(x)) - float(shown(x, up=False)) <= 3e-3 * x

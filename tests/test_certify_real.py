@@ -59,6 +59,15 @@ def ratios(call, x, sizes):
     return np.stack(found)
 
 
+def test_minilm_is_told_to_be_bounded_in_vain(minilm):
+    model, x, mask = minilm
+    certificate = tt.certify(model, x[1:, :4], mask=mask[1:, :4])
+    assert certificate.vacuous() == [True]
+    lines = certificate.headline().splitlines()
+    assert lines[0].startswith("Measured: at least ")
+    assert "vacuous: more than 1000 times what was measured" in lines[2]
+
+
 def test_minilm_local(minilm):
     model, x, mask = minilm
     certificate = tt.certify(model, x, mask=mask)

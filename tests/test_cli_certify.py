@@ -46,7 +46,8 @@ def test_text(folder, tmp_path):
     lines.write_text("the cat sat\nthe dog\n")
     done = run(folder, "--inputs", lines, "--inputs", "the cat ran", "--classify")
     assert done.returncode == 0, done.stderr
-    for words in ("Lipschitz constant at most", "measured", "encoder", "certified l2 radius"):
+    assert done.stdout.startswith("Norm of the derivative: ")
+    for words in ("Lipschitz constant at most", "encoder", "certified l2 radius"):
         assert words in done.stdout
     assert "the dog" in done.stdout
 
@@ -60,6 +61,7 @@ def test_json(folder):
     assert record["local"]["lower"][0] <= record["local"]["upper"][0]
     assert record["modules"][0]["class"] == "BertForSequenceClassification"
     assert record["inputs"] == ["the cat"]
+    assert record["vacuous"] == [record["upper"][0] > 1000 * record["measured"][0]]
 
 
 def test_what_was_cut_is_said(folder):

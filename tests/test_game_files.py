@@ -435,7 +435,7 @@ def test_malformed_gambit_files(make, name, content, expected):
 
 def test_gambit_files_need_pygambit(make, monkeypatch):
     monkeypatch.setitem(sys.modules, "pygambit", None)
-    with pytest.raises(ImportError, match=r"^a\.nfg: Gambit's \.nfg files .* pip install pygambit"):
+    with pytest.raises(ImportError, match=r"^a\.nfg: .* need pygambit.*: pip install .*pygambit"):
         read(make("a.nfg", NFG))
 
 

@@ -28,6 +28,7 @@ LAYERS = (
     "_npy",
     "_text",
     "_bars",
+    "_optional",
     "_rounding",
     "_matrix_norm",
     "theorems",

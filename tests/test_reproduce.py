@@ -73,10 +73,11 @@ def test_plain_iteration_fails_below_every_certificate():
         assert float(above) < 1e-6 < 1e-3 < float(below)
 
 
-def test_policies():
+def test_policies(tmp_path):
     pytest.importorskip("stable_baselines3")
     pytest.importorskip("Box2D")
-    result = run("figure-4", QUICK._replace(limit=400, epsilons=(1e-3, 1e-2, 0.1)))
+    options = QUICK._replace(limit=400, epsilons=(1e-3, 1e-2, 0.1), folder=tmp_path)
+    result = run("figure-4", options)
     assert all(agreement(result).values()), result.claims
     cart = next(claim for claim in result.claims if "CartPole" in claim.statement)
     largest, average = (float(part.split()[1]) for part in cart.found.split(", "))
@@ -330,6 +331,49 @@ def test_what_was_made_is_kept(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         kept(tmp_path / "file", {}, make)
+
+
+def test_what_other_versions_made_is_made_anew(tmp_path, monkeypatch):
+    from taut.reproduce import _kept
+
+    calls = []
+
+    def make():
+        calls.append(1)
+        return {"x": np.arange(3.0)}
+
+    for version in ("1", "1", "2", None):
+        versions = {"stable-baselines3": version}
+        monkeypatch.setattr(_kept, "_versions", lambda versions=versions: versions)
+        _kept.kept(tmp_path, {"seed": 0}, make)
+    assert len(calls) == 3
+    monkeypatch.undo()
+    assert _kept._versions()["numpy"] == np.__version__
+
+
+def test_what_a_model_makes_of_images_decides_what_is_kept(tmp_path, monkeypatch):
+    """A preprocessor that was edited gives other logits."""
+    torch = pytest.importorskip("torch")
+    Image = pytest.importorskip("PIL.Image")
+    from taut.audit._data import read_samples
+    from taut.reproduce import _logits
+
+    class Classifier(torch.nn.Linear):
+        def forward(self, pixel_values):
+            return pixel_values.mean((-1, -2))
+
+    classifier = Classifier(1, 1)
+    model = tmp_path / "model"
+    model.mkdir()
+    monkeypatch.setattr("taut.torch._load.load", lambda name, dtype: classifier)
+    Image.new("RGB", (8, 8), (50, 20, 30)).save(tmp_path / "0.png")
+    samples = read_samples([str(tmp_path / "0.png")], limit=1)
+    found = []
+    for mean in (0.0, 1.0):
+        settings = {"image_mean": [mean] * 3, "image_std": [1.0] * 3}
+        (model / "preprocessor_config.json").write_text(json.dumps(settings))
+        found.append(_logits._logits(str(model), samples, tmp_path / "kept"))
+    np.testing.assert_allclose(found[0] - found[1], 1.0, rtol=1e-5)
 
 
 def test_a_classifier_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

@@ -465,7 +465,7 @@ def test_encoders_that_fail_are_noticed():
 def test_missing_packages_are_named(monkeypatch, package):
     for name in [name for name in sys.modules if name.startswith(package)] + [package]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ImportError, match=r"pip install 'taut\[sequences\]'"):
+    with pytest.raises(ImportError, match=r"pip install .*\[sequences\]"):
         scores(["a"], ["a"])
 
 

@@ -7,19 +7,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from taut._optional import MissingPackageError, install
 from taut._text import say
 
 try:
+    import rich  # noqa: F401
     import typer
 except ImportError:
-    sys.exit("the command line needs typer and rich: pip install 'taut[cli]'")
+    sys.exit(f"the command line needs typer and rich: {install('cli')}")
 
 __all__ = ["numbers", "said", "typer"]
 
 
 @contextmanager
-def said(command: str) -> Iterator[None]:
-    """Say what is wrong in a line and leave with code 2; a reader who stops reading is no error."""
+def said(command: str, *extras: str) -> Iterator[None]:
+    """Say what is wrong in a line and leave with code 2; a reader who stops reading is no error.
+
+    If a package is missing, all extras that the command may need are named: one installation will
+    do.
+    """
     try:
         yield
     except BrokenPipeError:
@@ -28,6 +34,11 @@ def said(command: str) -> Iterator[None]:
     except KeyboardInterrupt as stop:  # what was done is kept, as every command sees to
         say(f"taut {command}: {str(stop) or 'stopped'}", file=sys.stderr)
         raise typer.Exit(130) from None
+    except MissingPackageError as error:
+        wanted = () if error.packages else ("cli", *extras, *error.extras)
+        mend = install(*wanted, packages=error.packages)
+        say(f"taut {command}: {error.what}: {mend}", file=sys.stderr)
+        raise typer.Exit(2) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
         for line in f"taut {command}: {error}".split("\n"):
             say(line, file=sys.stderr)

@@ -78,7 +78,7 @@ def game(
     options = Options(
         tau, nash, method, tolerance, max_iterations, damping, plot, as_json=json, show=show
     )
-    with said("game"):
+    with said("game", "plot"):
         reached = run(file, options)
     raise typer.Exit(0 if reached else 3)
 
@@ -138,7 +138,7 @@ def certify(
     Models of text are bounded from their word embeddings, models of images from the pixels. The
     exit code is 0, or 2 if the input is wrong or a module has no rule.
     """
-    with said("certify"):
+    with said("certify", "hf", "torch"):
         from taut.torch._command import Options, run
 
         options = Options(

@@ -104,7 +104,7 @@ def audit(
     """
     # Threads of PyTorch that wait by spinning would take the cores from the kernels in between.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    with said("audit"):
+    with said("audit", "hf", "report", "torch"):
         from taut.audit._command import Options, run
 
         options = Options(
@@ -128,7 +128,7 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of an audit: one HTML file that works offline."""
-    with said("report"):
+    with said("report", "report", "torch"):
         from taut.audit import Record, save_picture, write_report
 
         found = Record.load(record)
@@ -147,7 +147,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare audits: models, or one model before and after training."""
-    with said("compare"):
+    with said("compare", "report", "torch"):
         from taut.audit._show_many import compared
 
         compared(records, show, as_json=json)
@@ -158,7 +158,7 @@ def list_records(
     folder: Annotated[Path, typer.Argument(help="Where audits were kept.")] = Path("taut-audit"),
 ) -> None:
     """List the audits in a folder."""
-    with said("ls"):
+    with said("ls", "report", "torch"):
         from taut.audit._show_many import listed
 
         listed(folder)

@@ -23,7 +23,7 @@ def listed(context: typer.Context) -> None:
     """The list of experiments, if none is named."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if context.invoked_subcommand is None:
-        with said("reproduce"):
+        with said("reproduce", "data", "hf", "plot", "torch"):
             from taut.reproduce._command import listed
 
             listed()
@@ -56,7 +56,7 @@ def experiment(
     they were stopped. The exit code is 0, 1 if one of all could not be run, and 2 if the input is
     wrong.
     """
-    with said("reproduce"):
+    with said("reproduce", "data", "hf", "plot", "torch"):
         from taut.reproduce import Options
         from taut.reproduce._command import reproduce
 
@@ -192,7 +192,7 @@ def dialogue(  # arguments are read from the context, all alike
 
 def _sequences(name: str, context: typer.Context) -> None:
     """Run a task with the arguments of the command: what a recipe has goes into it."""
-    with said(f"reproduce {name}"):
+    with said(f"reproduce {name}", "data", "hf", "plot", "sequences", "torch"):
         from dataclasses import fields
 
         from taut.reproduce import _command, _sequences

@@ -11,6 +11,7 @@ import numpy as np
 
 from taut._files import write_whole
 from taut._json import plain, sealed
+from taut._optional import needing
 from taut.audit._grid import Grid
 from taut.audit._head_state import BINS, NEAR, HeadState, series
 from taut.audit._parse import count, facts, part, read_record, words
@@ -183,7 +184,8 @@ class Record:
 
     def to_pandas(self) -> Any:
         """The heads as a pandas.DataFrame."""
-        import pandas
+        with needing("to_pandas needs pandas", packages="pandas"):
+            import pandas
 
         return pandas.DataFrame(self.heads)
 

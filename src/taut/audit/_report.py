@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from taut._files import write_whole
+from taut._optional import needing
 from taut._text import printable
 from taut.audit._curves import curves
 from taut.audit._figures import distributions, heat_maps
@@ -62,10 +63,8 @@ def fragment(record: Record) -> str:
 
 def html(record: Record) -> str:
     """The report of a record as text."""
-    try:
+    with needing("reports need jinja2", "report"):
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise ImportError("reports need jinja2: pip install 'taut[report]'") from None
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from taut._optional import needing
 from taut.torch._inputs import start_token
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -40,10 +41,8 @@ def cut_sounds(files: list[str], name: str) -> dict[str, Any]:
 
 
 def _features(name: str) -> Any:
-    try:
+    with needing("sound needs transformers", "hf"):
         from transformers import AutoFeatureExtractor
-    except ImportError:
-        raise ImportError("sound needs transformers: pip install 'taut[hf]'") from None
     try:
         return AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
     except Exception as error:  # a damaged file raises errors of all kinds

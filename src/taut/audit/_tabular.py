@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from taut._optional import needing
 from taut.torch._table_rows import best_column
 
 
@@ -14,10 +15,8 @@ def read_table(name: str, limit: int, column: str | None) -> tuple[str, list[Any
 
     Rows are streamed: of a large data set only what is needed is read.
     """
-    try:
+    with needing("tables need the package datasets", "data"):
         import datasets
-    except ImportError:
-        raise ImportError("tables need the package datasets: pip install 'taut[data]'") from None
     try:
         rows = _open(datasets, name)
         first = list(islice(rows, limit))

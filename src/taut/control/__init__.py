@@ -5,13 +5,13 @@
 :class:`LocalConstant` on the softmaxes themselves. :class:`CosineAttention` and
 :class:`L2Attention` are attention layers with a Lipschitz constant; :func:`swap_attention` puts
 them into a model. :class:`Monitor` measures attention from time to time without changing the
-training. Needs PyTorch: ``pip install "taut[torch]"``.
+training. Needs PyTorch, the extra ``torch``.
 """
 
-try:
+from taut._optional import needing as _needing
+
+with _needing("taut.control needs PyTorch", "torch"):
     import torch as _torch  # noqa: F401
-except ImportError:
-    raise ImportError("taut.control needs PyTorch: pip install 'taut[torch]'") from None
 
 from taut.control._alarms import AttentionWarning
 from taut.control._capped import CappedAttention

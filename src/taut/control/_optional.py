@@ -6,6 +6,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from taut._optional import missing
+
 
 def base(name: str, *packages: str) -> Any:
     """The class from the first of the packages that is there, those already imported first.
@@ -21,7 +23,7 @@ def base(name: str, *packages: str) -> Any:
     return object
 
 
-def needs(found: Any, text: str) -> None:
+def needs(found: Any, what: str, *extras: str, packages: str = "") -> None:
     """Raise ImportError if there was no base class."""
     if found is object:
-        raise ImportError(text)
+        raise missing(what, *extras, packages=packages)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from taut._optional import needing
 from taut.attention._inputs import positive
 from taut.audit._reduce import HIDDEN
 from taut.control._capped import CappedAttention, capped
@@ -135,7 +136,8 @@ def _note(found: dict[str, float], seen: Products | Scores) -> None:
 
 def _check(model: Any) -> None:
     """Refuse models of transformers that cannot be capped, before any is changed."""
-    from transformers import PreTrainedModel
+    with needing("capped models need transformers", "hf"):
+        from transformers import PreTrainedModel
 
     for part in (part for part in model.modules() if isinstance(part, PreTrainedModel)):
         if not part._can_set_attn_implementation():

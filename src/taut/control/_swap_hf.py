@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from taut._bound import Bound
+from taut._optional import needing
 from taut.control._cosine import cosine_options, unit
 from taut.control._cosine_bound import cosine_bound
 from taut.control._l2 import l2_bound, nearby, value_map
@@ -101,8 +102,9 @@ def _settings(module: Any, kind: str, options: dict[str, Any]) -> dict[str, Any]
 
 
 def _swap(model: Any, prefix: str, kind: str, settings: dict[str, dict[str, Any]]) -> list[Swapped]:
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
+    with needing("swapped attention needs transformers", "hf"):
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
 
     from taut.control._swap import Swapped
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from taut._json import without_repeats
 from taut._npy import read_npy
+from taut._optional import needing
 from taut.games._table import Found, Matrix, Names, count, lines
 
 __all__ = [
@@ -185,13 +186,8 @@ def from_gambit(game: Any, where: str) -> Found:
 
 def from_gambit_file(path: str, suffix: str) -> Found:
     """A game in Gambit's own format, strategic (.nfg) or extensive (.efg)."""
-    try:
+    with needing(f"{path}: Gambit's {suffix} files need pygambit", packages="pygambit"):
         pygambit: Any = importlib.import_module("pygambit")
-    except ImportError as error:  # it may be there, and fail for what it imports in turn
-        raise ImportError(
-            f"{path}: Gambit's {suffix} files are read by pygambit, which cannot be imported; "
-            f"pip install pygambit ({error})"
-        ) from error
     parse = pygambit.read_nfg if suffix == ".nfg" else pygambit.read_efg
     text = utf8(path)
     try:

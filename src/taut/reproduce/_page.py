@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut._optional import needing
 from taut.reproduce._result import Curve, Plot, Result, Table
 
 WIDTH, HEIGHT, COLUMNS = 300, 200, 2
@@ -45,7 +47,16 @@ def page(result: Result, command: str) -> str:
         lines += [f"## {table.title}", "", markdown(table), ""]
     told = ", ".join(f"{name} = {value}" for name, value in result.settings.items())
     lines += ["## How it was made", "", "```", command, "```", "", f"Settings: {told}.", ""]
-    return "\n".join(lines)
+    return literal_underscores("\n".join(lines))
+
+
+def literal_underscores(text: str) -> str:
+    """Markdown in which no underscore of a formula, as in ‖x‖_p ≤ ‖y‖_p, begins or ends italics.
+
+    Those between letters never do, and code is left alone.
+    """
+    pattern = r"(```.*?```|`[^`\n]*`|\\_)|(?<![^\W_])_|_(?![^\W_])"
+    return re.sub(pattern, lambda found: found[1] or r"\_", text, flags=re.DOTALL)
 
 
 def markdown(table: Table) -> str:
@@ -60,10 +71,9 @@ def _cell(text: str) -> str:
 
 def chart(plots: Sequence[Plot]) -> Any:
     """All plots beside each other, as an Altair chart."""
-    try:
+    with needing("figures need altair and vl-convert", "plot"):
         import altair
-    except ImportError:
-        raise ImportError("figures need altair: pip install 'taut[plot]'") from None
+        import vl_convert  # noqa: F401  (altair saves with it)
     drawn = [_draw(altair, plot) for plot in plots]
     whole = altair.concat(*drawn, columns=COLUMNS).resolve_scale(color="independent")
     plain = whole.configure(font="sans-serif").configure_title(fontSize=11, limit=WIDTH + 60)

@@ -9,6 +9,7 @@ import numpy as np
 
 from taut._bars import shown
 from taut._checks import exponent_name
+from taut._optional import needing
 from taut._text import say
 from taut.reproduce._kept import Arrays, kept
 from taut.reproduce._options import Options
@@ -122,12 +123,10 @@ def _visited(name: str, steps: int, count: int, options: Options) -> tuple[Any, 
 
 
 def _played(name: str, steps: int, count: int, seed: int) -> Arrays:
-    try:
+    with needing("figure-4 needs gymnasium, stable-baselines3 and PyTorch", "rl", "torch"):
         import gymnasium
         import stable_baselines3
         import torch
-    except ImportError:
-        raise ImportError("figure-4 needs gymnasium and PPO: pip install 'taut[rl]'") from None
     agent = stable_baselines3.PPO("MlpPolicy", name, seed=seed, device="cpu")
     if steps:
         say(f"training in {name}, {steps:,} steps", file=sys.stderr)

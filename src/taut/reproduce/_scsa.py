@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from taut._optional import needing
 from taut.attention import scsa
 from taut.reproduce._options import Options
 from taut.reproduce._result import Claim, Curve, Plot, Result, Table, never_above
@@ -16,7 +17,8 @@ FORMS: tuple[Literal["seed", "covariance"], ...] = ("seed", "covariance")
 
 def theorem_2(options: Options) -> Result:
     """The paper's bound, that from covariances, and the constant that ascent reaches."""
-    import torch
+    with needing("these experiments need PyTorch", "torch"):
+        import torch
 
     sizes = (2, 4, 8) if options.quick else (2, 4, 8, 16, 32)
     steps = 60 if options.quick else 300
@@ -77,7 +79,8 @@ def _reached(
     weights: list[Any], n: int, steps: int, source: Any, half: Any
 ) -> tuple[float, float, Any]:
     """The norm of the derivative at random inputs, the largest that ascent finds, and where."""
-    import torch
+    with needing("these experiments need PyTorch", "torch"):
+        import torch
 
     def attend(x: Any) -> Any:
         q, k, v = (

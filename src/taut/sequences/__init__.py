@@ -5,6 +5,11 @@ model is made, trained and constrained (:class:`Way`); :func:`run` trains and sc
 :func:`run_all` many, each once, going on after whatever stopped them.
 """
 
+from taut.sequences._needed import for_training as _for_training
+
+with _for_training():
+    import torch as _torch  # noqa: F401
+
 from taut.sequences._corpus import Corpus
 from taut.sequences._decode import answers
 from taut.sequences._dialogue_scores import Score, dialogue_scores

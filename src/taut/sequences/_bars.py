@@ -7,13 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from taut.sequences._needed import for_training
+
 
 @contextmanager
 def training_bar(total: int, done: int, *, quiet: bool) -> Iterator[Callable[[int, float], None]]:
-    """Steps and loss: what is yielded is called with both."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Steps and loss: what is yielded is called with both. Without rich there is no bar."""
+    try:
+        from rich.console import Console
+        from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield lambda step, loss: None
+        return
     columns: Any = (MofNCompleteColumn(), TextColumn("steps, loss {task.description},"),
                     TimeRemainingColumn(), TextColumn("left"))  # fmt: skip
     quiet = quiet or not sys.stderr.isatty()
@@ -25,7 +30,8 @@ def training_bar(total: int, done: int, *, quiet: bool) -> Iterator[Callable[[in
 @contextmanager
 def without_bars() -> Iterator[None]:
     """No bars of transformers, for files that are read and written many times."""
-    from transformers.utils import logging
+    with for_training():
+        from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]

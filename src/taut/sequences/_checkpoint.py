@@ -9,6 +9,7 @@ from typing import Any
 
 from taut._files import new_folder, write_whole
 from taut._json import read_json
+from taut.sequences._needed import for_training
 
 
 class Progress:
@@ -74,7 +75,8 @@ def load(accelerator: Any, folder: Path) -> None:
 
 def save_weights(model: Any, folder: Path) -> None:
     """A model of transformers in a folder that is whole or not there."""
-    from safetensors import SafetensorError
+    with for_training():
+        from safetensors import SafetensorError
 
     try:
         with new_folder(folder) as part:

@@ -12,8 +12,9 @@ import numpy as np
 from taut.sequences._cider import cider
 from taut.sequences._embedding_scores import cosine, embedding_scores
 from taut.sequences._meteor import meteor
+from taut.sequences._needed import for_scores
 from taut.sequences._rouge import rouge_l
-from taut.sequences._scores import MISSING, check_pairs
+from taut.sequences._scores import check_pairs
 from taut.sequences._sentences import Encoder, SentenceEncoder
 from taut.sequences._word_vectors import Vectors
 
@@ -76,10 +77,8 @@ def _bleu_label() -> str:
 
 def bleu_of_words(hypotheses: Sequence[str], references: Sequence[str], order: int) -> float:
     """BLEU in percent of all sentences together by n-grams up to an order, as coco-caption does."""
-    try:
+    with for_scores():
         from sacrebleu.metrics.bleu import BLEU
-    except ImportError:
-        raise ImportError(MISSING) from None
     metric = BLEU(tokenize="none", smooth_method="none", max_ngram_order=order, force=True)
     return float(metric.corpus_score(list(hypotheses), [list(references)]).score)
 

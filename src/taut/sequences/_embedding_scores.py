@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from taut.sequences._scores import MISSING
+from taut.sequences._needed import for_scores
 from taut.sequences._word_vectors import Vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -62,10 +62,8 @@ def words(sentence: str) -> list[str]:
     nlg-eval first splits text into sentences, by a model that has to be downloaded; that differs
     for full stops inside the text that are not set apart by a space.
     """
-    try:
+    with for_scores():
         from nltk.tokenize import word_tokenize
-    except ImportError:
-        raise ImportError(MISSING) from None
     return [str(word) for word in word_tokenize(sentence, preserve_line=True)]
 
 

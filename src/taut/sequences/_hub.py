@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from taut._optional import needing
 from taut.sequences._corpus import Corpus, Pair, assembled
 
 
@@ -77,10 +78,8 @@ def _place(name: str, source: str, target: str) -> tuple[str, str, str]:
 
 def hub_rows(place: str, configuration: str, *, limit: int | None = None) -> dict[str, list[Any]]:
     """Rows of a data set by part: train, and valid and test if it has them."""
-    try:
+    with needing("the Hub needs the package datasets", "data"):
         import datasets
-    except ImportError:
-        raise ImportError("the Hub needs the package datasets: pip install 'taut[data]'") from None
     try:
         found = _load(datasets, place, configuration, streaming=limit is not None)
         return {

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut.sequences._needed import for_training
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -24,7 +25,8 @@ class Log:
     """A log that goes on where a checkpoint was: what a killed run wrote later is forgotten."""
 
     def __init__(self, folder: Path, kept: int, step: int) -> None:
-        from torch.utils.tensorboard import SummaryWriter
+        with for_training():
+            from torch.utils.tensorboard import SummaryWriter
 
         file = folder / "log.jsonl"
         found = lines(file)[:kept]

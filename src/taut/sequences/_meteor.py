@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from taut.sequences._scores import MISSING
+from taut.sequences._needed import for_scores
 
 
 def meteor(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
@@ -72,10 +72,8 @@ def meteor_without_synonyms(hypotheses: Sequence[str], references: Sequence[str]
     Lower than with synonyms, and with other weights than Meteor 1.5: compare such numbers only
     with one another.
     """
-    try:
+    with for_scores():
         from nltk.translate.meteor_score import single_meteor_score
-    except ImportError:
-        raise ImportError(MISSING) from None
     return [
         float(single_meteor_score(reference.split(), hypothesis.split(), wordnet=_NoSynonyms()))
         for hypothesis, reference in zip(hypotheses, references, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from taut.sequences._needed import for_training
 from taut.sequences._subwords import END, PAD
 
 
@@ -42,8 +43,14 @@ def build(size: str, pieces: int, *, longest: int, family: str = "marian", seed:
     seed
         Of the weights.
     """
-    import torch
-    from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
+    with for_training():
+        import torch
+        from transformers import (
+            BartConfig,
+            BartForConditionalGeneration,
+            MarianConfig,
+            MarianMTModel,
+        )
 
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}, got {size!r}")

@@ -14,6 +14,7 @@ from typing import Any
 
 from taut._text import say
 from taut.sequences._corpus import Corpus, Pair
+from taut.sequences._needed import for_training
 from taut.sequences._read import checksum
 from taut.sequences._recipe import Recipe
 from taut.sequences._run import FACTS, Scorer, run
@@ -111,7 +112,8 @@ STOPPED = 130
 
 
 def _worker(jobs: int, *arguments: Any) -> None:
-    import torch
+    with for_training():
+        import torch
 
     torch.set_num_threads(max((os.cpu_count() or 1) // jobs, 1))
     try:
@@ -138,7 +140,8 @@ def _until_done(
     recipes: list[Recipe], corpus: Corpus, folder: Path, score: Scorer,
     tests: dict[str, Sequence[Pair]],
 ) -> None:  # fmt: skip
-    from filelock import FileLock, Timeout
+    with for_training():
+        from filelock import FileLock, Timeout
 
     places = [folder_of(recipe, corpus, folder) for recipe in recipes]
     while True:
@@ -168,14 +171,16 @@ def _until_done(
 
 
 def _first() -> bool:
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     return bool(PartialState().is_main_process)
 
 
 def _told(mine: bool) -> bool:
     """What the first process of a training says."""
-    from accelerate.utils import broadcast_object_list
+    with for_training():
+        from accelerate.utils import broadcast_object_list
 
     return bool(broadcast_object_list([mine])[0]) if _processes() > 1 else mine
 

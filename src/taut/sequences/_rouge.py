@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taut.sequences._scores import MISSING
+from taut.sequences._needed import for_scores
 
 BETA = 1.2  # of coco-caption: recall counts a little more than precision
 
@@ -18,10 +18,8 @@ class _Spaces:
 
 def rouge_l(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
     """ROUGE-L of each sentence, from 0 to 1: by the longest common subsequence of words."""
-    try:
+    with for_scores():
         from rouge_score.rouge_scorer import RougeScorer
-    except ImportError:
-        raise ImportError(MISSING) from None
     scorer = RougeScorer(["rougeL"], tokenizer=_Spaces())
     return [
         _weighted(scorer.score(reference, hypothesis)["rougeL"])

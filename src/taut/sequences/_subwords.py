@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut.sequences._needed import for_training
 
 PAD, END, UNKNOWN = 0, 1, 2
 SPECIAL = ("<pad>", "</s>", "<unk>")
@@ -33,15 +34,16 @@ class Subwords:
         size
             Largest number of pieces; characters take what there are.
         """
-        from tokenizers import (
-            Regex,
-            Tokenizer,
-            decoders,
-            models,
-            normalizers,
-            pre_tokenizers,
-            trainers,
-        )
+        with for_training():
+            from tokenizers import (
+                Regex,
+                Tokenizer,
+                decoders,
+                models,
+                normalizers,
+                pre_tokenizers,
+                trainers,
+            )
 
         if kind not in KINDS:
             raise ValueError(f"tokens must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -98,6 +100,7 @@ class Subwords:
     @classmethod
     def load(cls, file: Path) -> Subwords:
         """What :meth:`save` wrote."""
-        from tokenizers import Tokenizer
+        with for_training():
+            from tokenizers import Tokenizer
 
         return cls(Tokenizer.from_file(str(file)))

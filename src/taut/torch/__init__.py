@@ -5,10 +5,10 @@
 new modules.
 """
 
-try:
+from taut._optional import needing as _needing
+
+with _needing("taut.torch needs PyTorch", "torch"):
     import torch as _torch  # noqa: F401
-except ImportError:
-    raise ImportError("taut.torch needs PyTorch: pip install 'taut[torch]'") from None
 
 from taut.torch import _hf_bart, _hf_decoders, _hf_encoders, _hf_t5, _hf_vision, _nn  # noqa: F401  (rules)
 from taut.torch._activations import Activation

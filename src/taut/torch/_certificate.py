@@ -13,6 +13,9 @@ from taut.torch._numbers import Numbers
 from taut.torch._region import Region
 from taut.torch._tree import Node
 
+# A bound is called vacuous from that many times what is known of the derivative: a convention.
+VACUOUS = 1000.0
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -63,11 +66,30 @@ class Certificate:
             if depth is None or line.depth <= depth
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def vacuous(self, derivative: Bound | None = None) -> list[bool | None]:
+        """Whether each bound is infinite, or more than 1000 times the derivative: true but useless.
+
+        ``derivative`` is what :func:`local_lipschitz` found at the same inputs; its upper side
+        counts. Without it, or in another norm, what was measured counts. None if neither is known.
+        Against the derivative at an input (radius 0) this proves that the bound is too large by
+        that factor; against what was measured, or on a domain, it is evidence and no proof.
+        """
+        known = None if self.measured is None else self.measured.lower
+        if derivative is not None and derivative.norm == self.bound.norm:
+            known = derivative.upper
+        found: list[bool | None] = [True if math.isinf(x) else None for x in self.bound.upper]
+        if known is not None:
+            for index, (upper, size) in enumerate(zip(self.bound.upper, known, strict=True)):
+                if size > 0 and found[index] is None:  # a measured 0 may be an overflow
+                    found[index] = bool(upper > VACUOUS * size)
+        return found
+
+    def to_dict(self, derivative: Bound | None = None) -> dict[str, Any]:
         """Everything as plain numbers and words, for JSON; what is infinite is null."""
         measured = None if self.measured is None else [float(x) for x in self.measured.lower]
         return {
             "upper": [_finite(x) for x in self.bound.upper],
+            "vacuous": self.vacuous(derivative),
             "measured": measured,
             "rounding": [_finite(x) for x in self.rounding],
             "norm": str(self.bound.norm),
@@ -90,24 +112,38 @@ class Certificate:
     def __str__(self) -> str:
         return f"{self.headline()}\n{self.table()}"
 
-    def headline(self) -> str:
-        """The result in a sentence or two."""
+    def headline(self, derivative: Bound | None = None) -> str:
+        """The result in a few lines: what is known of the derivative, the bound, and rounding.
+
+        ``derivative`` is what :func:`local_lipschitz` found at the same inputs.
+        """
         worst = float(self.bound.upper.max())
         many = len(self.bound.upper)
         of = f", the worst of {many} inputs" if many > 1 else ""
         where = f"in {self.bound.norm}, {self.bound.domain}{of}"
-        text = f"Lipschitz constant at most {shown(worst)} {where}"
+        lines = []
+        if derivative is not None:
+            found = f"{sides(derivative.max())} in {derivative.norm}, {derivative.domain}{of}"
+            lines.append(f"Norm of the derivative: {found}")
+        elif self.measured is not None:
+            lines.append(f"Measured: at least {shown(float(self.measured.lower.max()), up=False)}")
         if math.isinf(worst):
-            text = (
+            lines.append(
                 f"No finite bound {where}: attention is not Lipschitz for tokens of any length. "
                 "Give a Ball or inputs, or put a norm layer before it."
             )
-        if self.measured is not None:
-            text += f"\nmeasured: at least {float(self.measured.lower.max()):.4g}"
+        else:
+            lines.append(f"Lipschitz constant at most {shown(worst)} {where}")
+            if useless := self.vacuous(derivative).count(True):
+                against = "what was measured" if derivative is None else "the derivative"
+                part = f" for {useless} of {many} inputs" if many > 1 else ""
+                lines.append(
+                    f"This bound is vacuous{part}: more than {VACUOUS:g} times {against}. It "
+                    "multiplies the constants of all modules, whose worst cases need not meet."
+                )
         lost = float(self.rounding.max())
-        if math.isinf(lost):
-            return text + "\nrounding of the network as executed: no bound"
-        return text + f"\nrounding of the network as executed: at most {shown(lost)} in the output"
+        size = "no bound" if math.isinf(lost) else f"at most {shown(lost)} in the output"
+        return "\n".join([*lines, f"Rounding of the network as executed: {size}"])
 
     @staticmethod
     def shown(value: float) -> str:
@@ -122,12 +158,21 @@ def _finite(x: float) -> float | None:
     return float(x) if math.isfinite(x) else None
 
 
-def shown(x: float) -> str:
-    """Four digits, rounded up."""
+def sides(derivative: Bound) -> str:
+    """The norm of one derivative, or the numbers it lies between, rounded outward."""
+    if derivative.kind == "exact":
+        return f"{float(derivative.value):.6g} exactly"
+    return f"{shown(float(derivative.lower), up=False)} to {shown(float(derivative.upper))}"
+
+
+def shown(x: float, *, up: bool = True) -> str:
+    """Four digits, rounded up or down."""
     if not math.isfinite(x):
         return "none"
     if x == 0:
         return "0"
     unit = 10.0 ** (math.floor(math.log10(x)) - 3)
-    shown = float(f"{x:.4g}")
-    return f"{x:.4g}" if shown >= x else f"{x + unit:.4g}"
+    text = f"{x:.4g}"
+    if up:
+        return text if float(text) >= x else f"{x + unit:.4g}"
+    return text if float(text) <= x else f"{x - unit:.4g}"

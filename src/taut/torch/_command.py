@@ -11,7 +11,7 @@ from torch import nn
 
 from taut._bound import Bound
 from taut._text import cells, say
-from taut.torch._certificate import Certificate
+from taut.torch._certificate import Certificate, sides
 from taut.torch._certify import certify
 from taut.torch._classifier import CertifiedRadius, certified_radius
 from taut.torch._domain import At, Ball, Domain, Everywhere
@@ -158,7 +158,6 @@ def _record(
         "seed": options.seed,
         "inputs": None if inputs is None else inputs.labels,
         "notes": [] if inputs is None else list(inputs.notes),
-        **certificate.to_dict(),
     }
     if local is not None:
         record["local"] = {
@@ -168,6 +167,7 @@ def _record(
             "domain": local.domain,
             "theorem": list(local.theorem),
         }
+    record |= certificate.to_dict(local)
     if safe is not None:
         record["classes"] = {
             "radius": [float(v) for v in safe.radius],
@@ -190,7 +190,8 @@ def _show(
     console = Console()
     for note in () if inputs is None else inputs.notes:
         say(f"Note: {note}")
-    say(certificate.headline())
+    for sentence in certificate.headline(local).split("\n"):
+        say(sentence)
     table = Table("module", "bound", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
         column.justify = "right"
@@ -201,28 +202,21 @@ def _show(
     console.print(table)
     if inputs is None or (local is None and safe is None and len(inputs.labels) == 1):
         return
-    table = Table("input", "bound", "measured", title="Each input")
-    if local is not None:
-        table.add_column("derivative, exactly" if local.kind == "exact" else "derivative")
+    table = Table("input", "measured" if local is None else "derivative", "bound")
+    table.title = "Each input"
+    vacuous = certificate.vacuous(local)
     if safe is not None:
         for head in ("class", "margin", "certified l2 radius"):
             table.add_column(head)
     for index, label in enumerate(inputs.labels):
         assert certificate.measured is not None
-        shown = [label[:40], certificate.shown(certificate.bound.upper[index])]
-        shown.append(f"{certificate.measured.lower[index]:.4g}")
+        shown = [label[:40], f"at least {certificate.measured.lower[index]:.4g}"]
         if local is not None:
-            shown.append(_sides(local, index))
+            shown[1] = sides(local[index])
+        bound = certificate.shown(certificate.bound.upper[index])
+        shown.append(f"{bound} (vacuous)" if vacuous[index] else bound)
         if safe is not None:
             shown.append(str(safe.predicted[index]))
             shown += [f"{safe.margin[index]:.4g}", f"{safe.radius[index] * 0.9999:.4g}"]
         table.add_row(*cells(*shown))
     console.print(table)
-    if local is not None and local.kind != "exact":
-        say(f"derivative: {local.domain}")
-
-
-def _sides(local: Bound, index: int) -> str:
-    if local.kind == "exact":
-        return f"{local.value[index]:.6g}"
-    return f"{local.lower[index]:.5g} to {local.upper[index] * 1.00001:.5g}"

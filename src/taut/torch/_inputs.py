@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from taut._optional import needing
 from taut.torch._load import gguf_parts
 from taut.torch._pictures import IMAGES, pixels
 from taut.torch._tensor_files import TENSORS, read_tensor
@@ -66,10 +67,8 @@ def expanded(item: str) -> list[str]:
 
 def tokenizer_of(name: str, revision: str | None = None) -> Any:
     """The tokenizer of a model, with something to pad with."""
-    try:
+    with needing("text needs transformers", "hf"):
         from transformers import AutoTokenizer
-    except ImportError:
-        raise ImportError("text needs transformers: pip install 'taut[hf]'") from None
     place, more = gguf_parts(name)
     if Path(name).is_dir() and not any((Path(name) / file).exists() for file in _VOCABULARIES):
         raise ValueError(f"the folder {name} has no tokenizer ({', '.join(_VOCABULARIES)})")

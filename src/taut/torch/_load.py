@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from taut._optional import needing
+
 DTYPES = ("auto", "float16", "bfloat16", "float32", "float64")
 
 
@@ -69,15 +71,16 @@ def _own(name: str) -> nn.Module:
 
 
 def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool) -> nn.Module:
-    try:
+    with needing("models by name need transformers", "hf"):
         import transformers
-    except ImportError:
-        raise ImportError("models by name need transformers: pip install 'taut[hf]'") from None
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     place, gguf = gguf_parts(name)
     if gguf and not Path(name).is_file():
         raise ValueError(f"there is no file {name}")
+    if gguf:
+        with needing(f"{name} needs gguf", "hf"):
+            import gguf as _gguf  # noqa: F401  (transformers reads it with this)
     given = {**given, **gguf}
     try:
         config = transformers.AutoConfig.from_pretrained(place, **given)
@@ -96,6 +99,8 @@ def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool)
     if gguf and not kinds:
         kind = transformers.AutoModelForCausalLM
     if spread:
+        with needing("models over several devices need accelerate", "hf"):
+            import accelerate  # noqa: F401  (transformers spreads them with this)
         given["device_map"] = "auto"
     wanted = dtype if spread or gguf else "auto"
     try:

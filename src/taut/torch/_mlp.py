@@ -33,7 +33,8 @@ class MlpMaps(TokenMaps):
         act = function if isinstance(function, Activation) else self.known(function)
         (w1, b1), (w2, b2) = first, second
         self.fits(x, w1.shape[1], "an MLP")
-        apart = times(spectral(w2), spectral(w1))
+        norm1, norm2 = spectral(w1), spectral(w2)
+        apart = times(norm2, norm1)
         middle, half = abs(act.low + act.high) / 2, (act.high - act.low) / 2 * (1 + 1e-15)
         split = plus(times(middle, spectral_product(w2, w1)), times(half, apart))
         constant = np.minimum(times(act.constant, apart), split)
@@ -42,12 +43,12 @@ class MlpMaps(TokenMaps):
         if x.centre is not None:
             centre = act.function(_affine(self, x.centre, first))
             centre = _affine(self, centre, second)
-        inner = plus(times(spectral(w1), x.length), length(b1))
+        inner = plus(times(norm1, x.length), length(b1))
         hidden = plus(times(act.constant, inner), act.at_zero * math.sqrt(w1.shape[0]))
-        size = plus(times(spectral(w2), hidden), length(b2))
+        size = plus(times(norm2, hidden), length(b2))
         # Rounding of each of the three steps, carried through those that follow.
-        one = times(act.constant, spectral(w2), plus(times(frobenius(w1), x.length), length(b1)))
-        two = times(spectral(w2), hidden)
+        one = times(act.constant, norm2, plus(times(frobenius(w1), x.length), length(b1)))
+        two = times(norm2, hidden)
         three = plus(times(frobenius(w2), hidden), length(b2))
         lost = plus(
             self.rounding(x, one, w1.shape[1] + 1),

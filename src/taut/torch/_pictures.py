@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from taut._optional import needing
+
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 MOST = 100_000_000  # pixels of an image; more fill the memory when they are unpacked
 SIXTEEN = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow would cut their values off at 255
@@ -27,10 +29,17 @@ def image_size(model: nn.Module) -> tuple[int, int]:
 
 def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor:
     """Images (files or of Pillow) at the model's size, with the mean and deviation it knows."""
+    return normalised(pictures, *preprocessing(model, name))
+
+
+def preprocessing(
+    model: nn.Module, name: str
+) -> tuple[tuple[int, int], Sequence[float], Sequence[float]]:
+    """What a model makes of images before it sees them: width and height, mean and deviation."""
     read = _preprocessor(name)
     mean = read.get("image_mean", [0.485, 0.456, 0.406])
     deviation = read.get("image_std", [0.229, 0.224, 0.225])
-    return normalised(pictures, image_size(model), mean, deviation)
+    return image_size(model), mean, deviation
 
 
 def normalised(
@@ -49,10 +58,8 @@ def normalised(
 
 
 def _pillow() -> Any:
-    try:
+    with needing("images need Pillow", "hf"):
         from PIL import Image
-    except ImportError:
-        raise ImportError("images need Pillow: pip install 'taut[hf]'") from None
     return Image
 
 
@@ -101,7 +108,8 @@ def _preprocessor(name: str) -> dict[str, Any]:
     """The settings of the model's preprocessor, in its folder or on the Hub; empty without one."""
     file = Path(name) / "preprocessor_config.json"
     if not Path(name).exists() and ":" not in name:
-        from transformers.utils.hub import cached_file
+        with needing("models by name need transformers", "hf"):
+            from transformers.utils.hub import cached_file
 
         try:
             file = Path(cached_file(name, file.name) or file)

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from taut.torch._cache import reading
 from taut.torch._domain import At, Ball, Domain, Everywhere
 from taut.torch._region import Region, everything, start
 from taut.torch._rules import MissingRuleError, Rule, find, plain_call
@@ -86,8 +85,7 @@ class Question:
         inputs: dict[str, Any] = dict(self.masks)
         if self.context is not None:
             inputs["context"] = _region(self.context, run.device)
-        with reading():
-            return run(self.module, x, type(self.module).__name__, **inputs)
+        return run(self.module, x, type(self.module).__name__, **inputs)
 
     def points(self, count: int) -> list[torch.Tensor]:
         """Inputs of the module inside the domain: tokens, and the context if there is one."""

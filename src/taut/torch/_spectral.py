@@ -1,4 +1,4 @@
-"""Spectral norms of weights from above, kept until the weights change.
+"""Spectral norms of weights from above, kept under what the weights are.
 
 σ² is the largest eigenvalue of the smaller Gram matrix. In float64 the product errs by at most
 (inner dimension)·eps·‖W‖_F² and the symmetric eigenvalue solver by a modest multiple of
@@ -23,38 +23,29 @@ def spectral(*blocks: torch.Tensor, scales: tuple[float, ...] | None = None) -> 
     """
     scales = tuple(1.0 for _ in blocks) if scales is None else scales
     what = f"spectral {[scale.hex() for scale in scales]}"
-    return float(cached(what, blocks, lambda: _stacked(blocks, scales)))
+    return cached(what, blocks, lambda *own: _stacked(own, scales))
 
 
 def spectral_product(left: torch.Tensor, right: torch.Tensor) -> float:
-    """Norm of the product of two matrices, no more than the product of their norms."""
+    """Norm of the product of two matrices."""
 
-    def compute() -> float:
+    def compute(left: torch.Tensor, right: torch.Tensor) -> float:
         a, b = left.detach().double(), right.detach().double()
         rounding = 2 * EPS * (a.shape[1] + 1) * float(a.norm()) * float(b.norm())
         return (_norm(a @ b) + rounding) * (1 + 8 * EPS)
 
-    return min(float(cached("product", (left, right), compute)), spectral(left) * spectral(right))
+    return cached("product", (left, right), compute)
 
 
 def frobenius(weight: torch.Tensor) -> float:
     """Root of the sum of squares of all entries, from above."""
-
-    def compute() -> float:
-        return float(weight.detach().double().norm()) * (1 + (weight.numel() + 8) * EPS)
-
-    return float(cached("frobenius", (weight,), compute))
+    return float(weight.detach().double().norm()) * (1 + (weight.numel() + 8) * EPS)
 
 
 def rows(weight: torch.Tensor) -> torch.Tensor:
     """Length of every row, from above."""
-
-    def compute() -> torch.Tensor:
-        lengths: torch.Tensor = weight.detach().double().norm(dim=1)
-        return lengths * (1 + (weight.shape[1] + 8) * EPS)
-
-    found: torch.Tensor = cached("rows", (weight,), compute)
-    return found
+    lengths: torch.Tensor = weight.detach().double().norm(dim=1)
+    return lengths * (1 + (weight.shape[1] + 8) * EPS)
 
 
 def length(vector: torch.Tensor | None) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from taut._npy import read_npy
+from taut._optional import MissingPackageError, needing
 
 TENSORS = (".npy", ".pt", ".safetensors")
 SLACK = 1 << 20  # bytes that an archive may be larger inside than outside
@@ -23,6 +24,8 @@ def read_tensor(path: Path) -> torch.Tensor:
         raise ValueError(f"{path} is empty")
     try:
         found = _loaded(path)
+    except MissingPackageError:
+        raise
     except Exception as error:  # each format has errors of its own
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"cannot read a tensor from {path}: {why}") from None
@@ -56,7 +59,8 @@ def _loaded(path: Path) -> Any:
                 "it is damaged, or holds other Python objects than tensors, which are not loaded; "
                 "write it with torch.save(tensor, file)"
             ) from None
-    from safetensors.torch import load_file
+    with needing(f"{path} needs safetensors", "hf"):
+        from safetensors.torch import load_file
 
     return load_file(path)
 
