@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from taut import audit, control
+from taut._files import write_whole
 
 WAYS = ("plain", "VAR-III", "cap", "local constant", "cosine")
 SEEDS = (0, 1, 2)
@@ -183,7 +184,7 @@ def main() -> None:
         for way in WAYS:
             kept = given.work / f"{way}-{seed}.json".replace(" ", "-")
             if not kept.exists():
-                kept.write_text(json.dumps(run(way, seed, row, pieces)), encoding="utf-8")
+                write_whole(json.dumps(run(way, seed, row, pieces)), kept)
             runs.append(json.loads(kept.read_text(encoding="utf-8")))
             print(f"{way}, seed {seed}: held out {runs[-1]['held out']:.4f}", flush=True)
     settings = {
@@ -195,7 +196,7 @@ def main() -> None:
     lines = ",\n".join(json.dumps(run) for run in runs)
     text = f'{{"settings": {json.dumps(settings)},\n"runs": [\n{lines}\n]}}\n'
     given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(text, encoding="utf-8")
+    write_whole(text, given.output)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from there.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 from pathlib import Path
@@ -19,6 +20,7 @@ from text import batch, plays, tokenizer_for, tokens
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from taut import control
+from taut._files import write_whole
 
 PIECES, PIECE = 48, 400  # of the held-out text ship as default data, of so many characters or more
 STEPS, BATCH, LENGTH, RATE, WARM = 4000, 32, 128, 2e-3, 200
@@ -84,6 +86,7 @@ def train(
         schedule.step()
         optimizer.zero_grad()
         if (step + 1) % KEEP_EVERY == 0:
+            written = io.BytesIO()
             torch.save(
                 {
                     "model": model.state_dict(), "optimizer": optimizer.state_dict(),
@@ -91,8 +94,9 @@ def train(
                     "dropout": torch.get_rng_state(), "step": step + 1,
                     "constraint": None if sharp is None else sharp.state_dict(),
                 },
-                kept,
+                written,
             )  # fmt: skip
+            write_whole(written.getvalue(), kept)
             print(f"step {step + 1}: loss {loss.item():.3f}, held out "
                   f"{held_out_loss(model, test):.3f}", flush=True)  # fmt: skip
     if sharp is not None:
@@ -110,7 +114,7 @@ def ship(
     model.half().save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     tokenizer.save_pretrained(folder)
-    (folder / "training.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    write_whole(json.dumps(facts, indent=1) + "\n", folder / "training.json")
 
 
 def pieces(text: str) -> list[str]:
@@ -147,7 +151,7 @@ def main() -> None:
                                 "strength": STRENGTH}  # fmt: skip
     ship(model, tokenizer, given.output / given.kind, facts)
     lines = json.dumps(pieces(test), indent=0, ensure_ascii=False)
-    (given.output / "sample.json").write_text(lines + "\n", encoding="utf-8")
+    write_whole(lines + "\n", given.output / "sample.json")
 
 
 if __name__ == "__main__":

@@ -145,14 +145,14 @@ def test_a_record_survives_the_disk(tmp_path):
     again = audit.Record.load(tmp_path / "a.json")
     assert again.to_dict() == record.to_dict()
     assert again.heads == record.heads
-    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 3
+    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 4
     assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
     assert record.model["name"] == "tiny"
     assert len(record.model["weights"]) == 32
     with pytest.raises(OSError, match="cannot write"):
         record.save(tmp_path / "missing" / "a.json")
     (tmp_path / "b.json").write_text("{}")
-    with pytest.raises(ValueError, match="no record"):
+    with pytest.raises(ValueError, match="not a record"):
         audit.Record.load(tmp_path / "b.json")
 
 
@@ -293,7 +293,7 @@ def test_a_stopped_audit_goes_on(folder, tmp_path):
     ("arguments", "words"),
     [
         ((), "give --data"),
-        (("--data", "missing.txt"), "cannot read"),
+        (("--data", "missing.txt"), "there is no file"),
         (("--data", "x", "--batch-size", "0"), "--batch-size"),
         (("--data", "x", "--output-dir", "file/inside"), "cannot make the folder"),
     ],
@@ -352,7 +352,7 @@ def test_records_are_compared(tmp_path):
     assert all(head["change"] == 0 for head in heads[:4])
     assert all(head["change"] != 0 for head in heads[4:])
     assert "at least two" in run("before.json").stderr
-    assert "cannot read" in run("before.json", "none.json").stderr
+    assert "there is no file" in run("before.json", "none.json").stderr
 
 
 def test_records_and_versions_are_listed(tmp_path):

@@ -127,7 +127,7 @@ def test_a_vision_model(tmp_path):
         pytest.skip("the shared folder with DINOv2-small is not here")
     images = sorted((SHARED / "data" / "images" / "imagenet").glob("*.JPEG"))[:1]
     record = audited(place, map(str, images), tmp_path, "--dtype", "float32")
-    from taut.torch._inputs import pixels
+    from taut.torch._pictures import pixels
 
     model = transformers.Dinov2Model.from_pretrained(
         place, attn_implementation="eager", dtype=torch.float32

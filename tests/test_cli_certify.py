@@ -64,6 +64,25 @@ def test_json(folder):
     assert record["vacuous"] == [record["upper"][0] > 1000 * record["measured"][0]]
 
 
+def test_what_was_cut_is_said(folder):
+    """A certificate of a cut input is one of another input."""
+    asked = (
+        folder,
+        "--inputs",
+        "the cat ran",
+        "--inputs",
+        "the",
+        "--max-length",
+        4,
+        "--local",
+        "no",
+    )
+    done = run(*asked)
+    assert done.returncode == 0, done.stderr
+    assert "Note: 1 of 2 inputs were cut to 4 tokens (--max-length)." in done.stdout
+    assert len(json.loads(run(*asked, "--json").stdout)["notes"]) == 1
+
+
 def test_all_inputs_of_a_shape(folder):
     done = run(folder, "--shape", "4,16", "--radius", "2", "--json")
     assert done.returncode == 0, done.stderr

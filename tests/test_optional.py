@@ -204,8 +204,9 @@ def test_games_without_altair(tmp_path):
 
 def test_models_and_inputs_without_their_packages(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
-    from taut.torch._inputs import normalised, tokenizer_of
+    from taut.torch._inputs import tokenizer_of
     from taut.torch._load import load
+    from taut.torch._pictures import normalised
 
     def without(name, call, words):
         with monkeypatch.context() as patch:

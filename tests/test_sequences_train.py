@@ -426,6 +426,23 @@ def test_a_whole_run_is_done_once(tmp_path):
     assert {k: v for k, v in later.items() if k != "scores"} == {
         k: v for k, v in facts.items() if k != "scores"
     }
+    _facts_that_were_changed_are_refused(tmp_path, later)
+
+
+def _facts_that_were_changed_are_refused(folder, facts):
+    file = folder / "facts.json"
+    text = file.read_text()
+    loss = repr(facts["valid_loss"])
+    file.write_text(text.replace(loss, f"{loss[:-2]}1"))
+    with pytest.raises(ValueError, match=r"facts\.json was damaged, or edited by hand"):
+        run(CORPUS, SHORT, folder, share)
+    file.write_text(text[:-9])
+    with pytest.raises(ValueError, match=r"facts\.json cannot be read"):
+        run(CORPUS, SHORT, folder, share)
+    kept = json.loads(text)
+    del kept["checksum of this file"]  # as runs from before there were checksums have it
+    file.write_text(json.dumps(kept))
+    assert run(CORPUS, SHORT, folder, share)["valid_loss"] == facts["valid_loss"]
 
 
 def test_a_test_of_other_pairs_is_scored_anew(tmp_path):

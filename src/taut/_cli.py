@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from taut._optional import MissingPackageError, install
+from taut._text import say
 
 try:
     import rich  # noqa: F401
@@ -31,15 +32,16 @@ def said(command: str, *extras: str) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
     except KeyboardInterrupt as stop:  # what was done is kept, as every command sees to
-        typer.echo(f"taut {command}: {str(stop) or 'stopped'}", err=True)
+        say(f"taut {command}: {str(stop) or 'stopped'}", file=sys.stderr)
         raise typer.Exit(130) from None
     except MissingPackageError as error:
         wanted = () if error.packages else ("cli", *extras, *error.extras)
         mend = install(*wanted, packages=error.packages)
-        typer.echo(f"taut {command}: {error.what}: {mend}", err=True)
+        say(f"taut {command}: {error.what}: {mend}", file=sys.stderr)
         raise typer.Exit(2) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        typer.echo(f"taut {command}: {error}", err=True)
+        for line in f"taut {command}: {error}".split("\n"):
+            say(line, file=sys.stderr)
         raise typer.Exit(2) from None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from taut._cli import numbers, said, typer
+from taut._text import printable, say
 
 app = typer.Typer()
 
@@ -23,16 +24,16 @@ def _config(context: typer.Context, file: Path | None) -> Path | None:
     try:
         read = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise typer.BadParameter(f"cannot read {file}: {error.strerror}") from None
+        raise typer.BadParameter(printable(f"cannot read {file}: {error.strerror}")) from None
     except ValueError as error:
-        raise typer.BadParameter(f"{file} is no TOML: {error}") from None
+        raise typer.BadParameter(printable(f"{file} is no TOML: {error}")) from None
     known = {parameter.name for parameter in context.command.params} - {"config"}
     given = {key.replace("-", "_"): value for key, value in read.items()}
     for key in ("p", "epsilons"):
         if isinstance(given.get(key), list):
             given[key] = ",".join(map(str, given[key]))
     if unknown := sorted(set(given) - known):
-        raise typer.BadParameter(f"{file} has unknown options: {', '.join(unknown)}")
+        raise typer.BadParameter(printable(f"{file} has unknown options: {', '.join(unknown)}"))
     context.default_map = given
     return file
 
@@ -133,10 +134,10 @@ def report(
         found = Record.load(record)
         page = record.with_suffix(".html") if output is None else output
         write_report(found, page)
-        typer.echo(f"report: {page}")
+        say(f"report: {page}")
         if picture is not None:
             save_picture(found, picture)
-            typer.echo(f"picture: {picture}")
+            say(f"picture: {picture}")
 
 
 @app.command()
@@ -147,7 +148,7 @@ def compare(
 ) -> None:
     """Compare audits: models, or one model before and after training."""
     with said("compare", "report", "torch"):
-        from taut.audit._show import compared
+        from taut.audit._show_many import compared
 
         compared(records, show, as_json=json)
 
@@ -158,6 +159,6 @@ def list_records(
 ) -> None:
     """List the audits in a folder."""
     with said("ls", "report", "torch"):
-        from taut.audit._show import listed
+        from taut.audit._show_many import listed
 
         listed(folder)

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from taut.audit._data import Samples
-from taut.audit._sound import sounds
-from taut.torch._inputs import pixels, start_token, tokenizer_of
+from taut.audit._sound import cut_sounds, sounds
+from taut.torch._inputs import start_token, tokenizer_of
+from taut.torch._pictures import image_size, oddities, pixels
 
 Tokens = Callable[[int, int], str]
 
@@ -54,6 +55,28 @@ def batches(
             inputs, tokens = {"pixel_values": pixels(part, model, name)}, None
         moved = {key: _moved(value, weight) for key, value in inputs.items()}
         yield Batch(moved, first, tokens)
+
+
+def fitted(
+    samples: Samples, model: nn.Module, name: str, max_length: int, *,
+    revision: str | None = None, tokens_of: str | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """What a model gets of the samples: how many are cut off, or the size of its images."""
+    if samples.kind == "images":
+        notes = [*samples.notes, *oddities(samples.items)]
+        return {"image_size": list(image_size(model)), "notes": notes}
+    if samples.kind == "sound":
+        return cut_sounds(samples.items, name)
+    if samples.kind != "text":
+        return {"shape": list(samples.items[0].shape)}
+    tokenizer = tokenizer_of(tokens_of or name, revision)
+    lengths: list[int] = []
+    for first in range(0, len(samples.items), 256):
+        read = tokenizer(samples.items[first : first + 256], verbose=False)
+        lengths += [len(ids) for ids in read["input_ids"]]
+    most = min(max_length, longest(model))
+    cut = sum(length > most for length in lengths)
+    return {"max_length": most, "longest": max(lengths), "truncated": cut, "unit": "tokens"}
 
 
 def longest(model: Any) -> int:

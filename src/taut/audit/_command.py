@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from taut.audit._batches import Batch, batches
+from taut._text import say
+from taut.audit._batches import Batch, batches, fitted
 from taut.audit._data import Samples, read_samples
 from taut.audit._embedded import embedded_data, embedded_models
 from taut.audit._grid import ROWS, SAMPLES
@@ -21,7 +22,8 @@ from taut.audit._processes import Processes, processes
 from taut.audit._record import Record
 from taut.audit._report import write_report
 from taut.audit._run import Auditor
-from taut.audit._show import compared, show
+from taut.audit._show import show
+from taut.audit._show_many import compared
 from taut.torch._load import load
 
 SAVE_EVERY = 5.0  # seconds
@@ -70,7 +72,7 @@ def run(name: str | None, options: Options) -> bool:
             return False
         files.append(file)
     if len(files) > 1 and not options.as_json and _first_process():
-        print()
+        say("")
         compared(files, options.show, as_json=False)
     return True
 
@@ -97,6 +99,10 @@ def audited(
             device=_device(options.device),
         )
         record = _fresh(describe(model, label), samples, options)
+        record.data |= fitted(
+            samples, model, place, options.max_length, revision=options.revision,
+            tokens_of=options.tokenizer,
+        )  # fmt: skip
         file = _file(record, options)
         own = file if here.world == 1 else file.with_suffix(f".{here.rank}-of-{here.world}.json")
         if file.exists() and (known := Record.load(file)).complete:
@@ -120,16 +126,18 @@ def audited(
 
 
 def _say(record: Record, file: Path, options: Options) -> None:
+    if not record.samples:
+        return  # stopped before the first batch: nothing was seen of any attention
     if not record.layers and not record.missed and record.logits is None:
         raise ValueError("no attention was seen in this model; --logits measures what it gives out")
     if options.as_json:
-        print(json.dumps(record.to_dict()))
+        print(record.to_json())
         return
     show(record, options.show)
-    print(f"record: {file}")
+    say(f"record: {file}")
     page = file.with_suffix(".html")
     write_report(record, page)
-    print(f"report: {page}")
+    say(f"report: {page}")
 
 
 def _first_process() -> bool:
@@ -181,8 +189,9 @@ def _kept(record: Record, file: Path, total: int) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(
-            f"\ntaut audit: stopped after {record.samples} of {total} samples; the same command "
+        say("", file=sys.stderr)
+        say(
+            f"taut audit: stopped after {record.samples} of {total} samples; the same command "
             "goes on from there",
             file=sys.stderr,
         )

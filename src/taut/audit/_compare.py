@@ -16,10 +16,10 @@ class Compared(NamedTuple):
     largest: list[float | None]
 
     @property
-    def change(self) -> float:
-        """How far the mean moved from the first record to the last; 0 if one has it not."""
+    def change(self) -> float | None:
+        """How far the mean moved from the first record to the last; None if one has it not."""
         first, last = self.means[0], self.means[-1]
-        return 0.0 if first is None or last is None else last - first
+        return None if first is None or last is None else last - first
 
 
 def compare(*records: Record) -> list[Compared]:
@@ -54,3 +54,25 @@ def compare(*records: Record) -> list[Compared]:
         )
         for (layer, head), found in rows.items()
     ]
+
+
+def differences(*records: Record) -> list[str]:
+    """In what records differ besides their models, in sentences: changes may come from there."""
+    found = []
+    classes = [str(record.model.get("class", "?")) for record in records]
+    if len(set(classes)) > 1:
+        found.append(f"The models are of different classes: {', '.join(classes)}.")
+    digests = [record.data.get("digest") for record in records]
+    if None in digests:
+        found.append("Whether the data are the same is not recorded.")
+    elif len(set(digests)) > 1:
+        told = ", ".join(f"{r.data.get('source')} ({r.data.get('samples')})" for r in records)
+        found.append(f"The data differ, and constants depend on them: {told}.")
+    for key in dict.fromkeys(key for record in records for key in record.settings):
+        values = [record.settings.get(key) for record in records]
+        if any(value != values[0] for value in values):
+            found.append(f"Settings differ: {key} {', '.join(map(str, values))}.")
+    for number, record in enumerate(records, start=1):
+        if not record.complete:
+            found.append(f"Record {number} is partial: {record.samples} samples were seen.")
+    return found

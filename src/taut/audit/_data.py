@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from taut.audit._tabular import TABLES, read_table
-from taut.torch._inputs import IMAGES, TENSORS, expanded, read_tensor, text_lines
+from taut.audit._tabular import read_table
+from taut.torch._inputs import expanded
+from taut.torch._pictures import IMAGES
+from taut.torch._tensor_files import TENSORS, read_tensor
+from taut.torch._text_files import ROWS, ending, read_texts
 
 SOUNDS = (".wav",)
 
@@ -20,6 +23,8 @@ class Samples(NamedTuple):
     kind: str  # text, images, sound or tensors
     items: list[Any]
     source: str
+    column: str | None = None  # of a table
+    notes: tuple[str, ...] = ()  # what is to be said about how the data were read
 
     @property
     def description(self) -> dict[str, Any]:
@@ -28,17 +33,21 @@ class Samples(NamedTuple):
         files = self.kind in ("images", "sound")
         for item in self.items:
             named = files and isinstance(item, str)
-            digest.update(Path(item).read_bytes() if named else _bytes(item))
+            digest.update(_content(item) if named else _bytes(item))
             digest.update(b"\n")
-        found = {"kind": self.kind, "samples": len(self.items), "source": self.source}
-        return {**found, "digest": digest.hexdigest()}
+        found: dict[str, Any] = {
+            "kind": self.kind, "samples": len(self.items), "source": self.source,
+            "digest": digest.hexdigest(), "notes": list(self.notes),
+        }  # fmt: skip
+        return found if self.column is None else {**found, "column": self.column}
 
 
 def read_samples(given: list[str], limit: int, column: str | None = None) -> Samples:
     """Lines of text files, texts themselves, images, sound, folders of them, tensors, or a table.
 
-    A table is a data set of the Hub, ``hf:name:configuration:split``, or a file (.jsonl, .csv,
-    .parquet); ``column`` says where its samples are.
+    A table is a data set of the Hub, ``hf:name:configuration:split``, or a file (.jsonl, .json,
+    .csv, .tsv, .parquet); ``column`` says where its samples are. Files of text may be packed (.gz,
+    .bz2, .xz).
     """
     if not given:
         raise ValueError(
@@ -49,25 +58,34 @@ def read_samples(given: list[str], limit: int, column: str | None = None) -> Sam
     if not all(item.strip() for item in given):
         raise ValueError("--data is empty")
     source = ", ".join(item if len(item) < 200 else f"{item[:200]}…" for item in given[:5])
-    if any(item.startswith("hf:") or Path(item).suffix.lower() in TABLES for item in given):
-        if len(given) > 1:
-            raise ValueError("give one table at a time")
-        kind, items = read_table(given[0], limit, column)
-        return Samples(kind, items, source)
-    if column is not None:
-        raise ValueError("--column is for tables: .jsonl, .csv, .parquet or hf:name")
+    hub = [item for item in given if item.startswith("hf:") or ending(item[:500]) == ".parquet"]
+    if len(given) > 1 and (hub or any(ending(item[:500]) in ROWS for item in given)):
+        raise ValueError("give one table at a time")
+    if hub:
+        kind, items, chosen = read_table(given[0], limit, column)
+        return Samples(kind, items, source, chosen)
     given = [name for item in given for name in expanded(item)]
     endings = {Path(item).suffix.lower() for item in given if len(item) < 1000}
+    if column is not None and endings <= {*IMAGES, *TENSORS, *SOUNDS}:
+        raise ValueError("--column is for tables: .jsonl, .csv, .parquet or hf:name")
     if endings and endings <= set(IMAGES):
         return Samples("images", given[:limit], source)
     if endings and endings <= set(TENSORS):
-        rows = [row for item in given for row in read_tensor(Path(item))]
+        rows = [row for item in given for row in read_tensor(Path(item))[:limit]]
         if not rows:
             raise ValueError(f"there is no sample in {source}")
         return Samples("tensors", rows[:limit], source)
     if endings and endings <= set(SOUNDS):
         return Samples("sound", given[:limit], source)
-    return Samples("text", text_lines(given)[:limit], source)
+    found = read_texts(given, limit, column)
+    return Samples("text", found.items, source, found.column, found.notes)
+
+
+def _content(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from None
 
 
 def _bytes(item: Any) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from statistics import median
 from typing import Any, NamedTuple
 
 from taut.audit._head_state import NEAR
@@ -10,6 +12,16 @@ from taut.audit._record import Record
 
 Row = dict[str, Any]
 MOSTLY = 0.5  # share of a head's rows, or weight, from which on it is worth a sentence
+FAR = 3.0  # times the median of all heads, from which on a head is far above the others
+FEWEST = 4  # heads, of which a median says what is usual
+STILL = 0.01  # below this mean constant a head hardly reacts, whatever the others do
+WIDE = 150 * math.log(2)  # scores so far apart: the smaller weight is 0 in float32, below 2^-150
+LOOKED_FOR = (
+    "NaN and infinite scores, attention that could not be seen, heads most of whose rows are near "
+    f"the limit, heads at {FAR:g} times the median mean constant or more, heads that put all "
+    f"weight on one key or the same on all, attention sinks, scores more than {WIDE:.0f} apart, "
+    "and scores that grow with depth."
+)
 
 
 class Finding(NamedTuple):
@@ -29,6 +41,8 @@ def findings(record: Record) -> list[Finding]:
         return found
     groups: dict[str, tuple[list[Row], Callable[..., str], str]] = {
         "near the limit": ([r for r in rows if r["near"] > MOSTLY], _near, _TEMPERATURE),
+        "far above the others": (_far(rows), _above, _TEMPERATURE),
+        "wide scores": ([r for r in rows if r["range"] > WIDE], _wide, _CAP),
         "saturated": ([r for r in rows if r["median"] < 0.01 and r["top"] > 0.99], _stuck, _CAP),
         "uniform": ([r for r in rows if r["evenness"] > 0.95], _uniform, _PRUNE),
         "sinks": ([r for r in rows if r["first"] > MOSTLY], _sinks, ""),
@@ -51,6 +65,33 @@ def _near(chosen: list[Row], rows: list[Row]) -> str:
         f"{_of(chosen, rows)} have most of their rows within {1 - NEAR:.0%} of the limit 1/2 "
         f"({worst['layer']} head {worst['head']}: {worst['near']:.0%} of its rows): two keys share "
         "the weight, and small changes of their scores swap them."
+    )
+
+
+def _far(rows: list[Row]) -> list[Row]:
+    if len(rows) < FEWEST:
+        return []
+    usual = median(row["mean"] for row in rows)
+    return [row for row in rows if row["mean"] >= max(FAR * usual, STILL)]
+
+
+def _above(chosen: list[Row], rows: list[Row]) -> str:
+    most, usual = max(chosen, key=lambda row: row["mean"]), median(row["mean"] for row in rows)
+    return (
+        f"The mean constant of {len(chosen)} of {len(rows)} heads is at least {FAR:g} times the "
+        f"median of all heads, {usual:.3f} ({most['layer']} head {most['head']}: "
+        f"{most['mean']:.3f})."
+    )
+
+
+def _wide(chosen: list[Row], rows: list[Row]) -> str:
+    widest = max(chosen, key=lambda row: row["range"])
+    step = 2.0 ** (math.floor(math.log2(widest["range"] / 2)) - 7)  # of bfloat16, of 8 bits
+    return (
+        f"In {len(chosen)} of {len(rows)} heads the scores of a row lie more than {WIDE:.0f} apart "
+        f"({widest['layer']} head {widest['head']}: {widest['range']:.0f}). The smallest weights "
+        "are then 0 even in float32 and pass no gradient on, and bfloat16 rounds such scores to "
+        f"steps of {step:g} or more."
     )
 
 

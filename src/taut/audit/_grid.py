@@ -15,7 +15,9 @@ import numpy as np
 from taut._array import namespace, quietly
 from taut._empirical import directions, step_ratio
 from taut._lipschitz import local_lipschitz
+from taut.audit._head_state import finite
 from taut.audit._layout import Rows
+from taut.audit._parse import count, numbers, part
 from taut.audit._reduce import HIDDEN
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -121,14 +123,26 @@ class Grid:
             "epsilons": list(self.epsilons),
             "norms": ["inf" if math.isinf(p) else p for p in self.norms],
             "rows": self.rows,
-            **{name: getattr(self, name).tolist() for name in (*_ARRAYS, *_SUMS)},
+            **{name: finite(getattr(self, name)) for name in (*_ARRAYS, *_SUMS)},
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Grid:
-        """The grid that :meth:`to_dict` wrote."""
-        grid = cls(data["epsilons"], [float(p) for p in data["norms"]])
-        grid.rows = int(data["rows"])
-        for name in (*_ARRAYS, *_SUMS):
-            setattr(grid, name, np.asarray(data[name], dtype=np.float64))
+        """The grid that :meth:`to_dict` wrote; a ValueError says what is wrong with the data."""
+        epsilons = part(data, "epsilons", list, "grid")
+        norms = [math.inf if p == "inf" else p for p in part(data, "norms", list, "grid")]
+        if not epsilons or not all(type(e) in (int, float) and 0 < e < math.inf for e in epsilons):
+            raise ValueError("the step sizes of a grid must be numbers above 0")
+        if not norms or not all(type(p) in (int, float) and p >= 1 for p in norms):
+            raise ValueError("the norms of a grid must be numbers from 1 on")
+        sides, table = (len(norms),), (len(epsilons), len(norms))
+        shapes = (table, table, sides, sides, (LENGTHS,), (LENGTHS, *sides))
+        read = {
+            name: numbers(data.get(name), shape, f"{name!r} of a grid")
+            for name, shape in zip((*_ARRAYS, *_SUMS), shapes, strict=True)
+        }
+        grid = cls(epsilons, [float(p) for p in norms])
+        grid.rows = count(data, "rows", "grid")
+        for name, values in read.items():
+            setattr(grid, name, values)
         return grid

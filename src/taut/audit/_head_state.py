@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from taut.audit._parse import count, integers, numbers, part
 
 BINS = 200
 LIMIT = 0.5  # no constant of softmax exceeds it
@@ -134,40 +137,69 @@ class HeadState:
         return np.where(counts[:, -1] > 0, self.tops[name] * (cell + 1) / BINS, np.nan)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON; a maximum of nothing is null."""
+        """Plain numbers for JSON; a maximum of nothing is null, and so is NaN."""
         return {
             "heads": self.heads,
             "norms": list(self.norms),
             "threshold": self.threshold,
             "counts": _lists(self.counts),
-            "sums": _lists(self.sums),
-            "maxima": {name: _finite(value) for name, value in self.maxima.items()},
+            "sums": {name: finite(value) for name, value in self.sums.items()},
+            "maxima": {name: finite(value) for name, value in self.maxima.items()},
             "places": _lists(self.places),
             "histograms": _lists(self.histograms),
-            "affinity": _finite(self.affinity),
+            "affinity": finite(self.affinity),
         }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HeadState:
-        """The state that :meth:`to_dict` wrote."""
-        state = cls(int(data["heads"]), data["norms"], data["threshold"])
-        for name in ("counts", "sums", "places", "histograms"):
-            kept = getattr(state, name)
-            for key, old in kept.items():
-                kept[key] = np.asarray(data[name][key], dtype=old.dtype).reshape(old.shape)
-        for key in state.maxima:
-            state.maxima[key] = _numbers(data["maxima"][key], -np.inf)
-        state.affinity = _numbers(data["affinity"], np.inf)
+        """The state that :meth:`to_dict` wrote; a ValueError says what is wrong with the data."""
+        what = "a layer"
+        heads = count(data, "heads", what, least=1)
+        rows = part(part(data, "counts", dict, what), "rows", list, "counts")
+        norms = part(data, "norms", list, what)
+        if len(rows) != heads or len(part(data, "histograms", dict, what)) > len(norms) + 4:
+            raise ValueError(f"{what} says it has {heads} heads and holds those of {len(rows)}")
+        if not all(type(p) in (int, float) and 1 <= p < math.inf for p in norms):
+            raise ValueError("the norms of a layer must be numbers from 1 on")
+        names = {series(p) for p in norms}
+        if len(names) < len(norms) or names & set(SUMS) or not names <= set(data["histograms"]):
+            raise ValueError("the norms of a layer are not those that it holds numbers of")
+        threshold = float(numbers([data.get("threshold")], (1,), "threshold")[0])
+        state = cls(heads, norms, threshold)  # as large as what the file holds
+        _fill(state.counts, data, "counts", integers)
+        _fill(state.histograms, data, "histograms", integers)
+        _fill(state.places, data, "places", partial(integers, least=-1))
+        _fill(state.sums, data, "sums", numbers)
+        _fill(state.maxima, data, "maxima", partial(numbers, missing=-np.inf))
+        state.affinity = numbers(data.get("affinity"), (heads,), "affinity", np.inf)
+        state.consistent()
         return state
+
+    def consistent(self) -> None:
+        """Raise an error where numbers cannot be those of one audit."""
+        for name, histogram in self.histograms.items():
+            if (histogram.sum(axis=1) != self.counts["rows"]).any():
+                raise ValueError(f"the histogram {name!r} does not count the rows that there are")
+        if (self.counts["above"] > self.counts["rows"]).any():
+            raise ValueError("more rows are above the threshold than there are")
+        for name, end in self.tops.items():
+            if name in self.maxima and (self.maxima[name] > end).any():
+                raise ValueError(f"the largest {name!r} is above {end:g}, which nothing exceeds")
+        seen = self.counts["rows"] > 0
+        if any((value[seen] == -np.inf).any() for value in self.maxima.values()):
+            raise ValueError("a head has rows, but no largest one among them")
+
+
+def _fill(kept: dict[str, Array], data: dict[str, Any], name: str, read: Any) -> None:
+    given = part(data, name, dict, "a layer")
+    for key, old in kept.items():
+        kept[key] = read(given.get(key), old.shape, f"{key!r} of {name!r}")
 
 
 def _lists(arrays: dict[str, Array]) -> dict[str, Any]:
     return {name: value.tolist() for name, value in arrays.items()}
 
 
-def _finite(values: Array) -> list[float | None]:
-    return [v if np.isfinite(v) else None for v in values.tolist()]
-
-
-def _numbers(values: list[float | None], missing: float) -> Array:
-    return np.array([missing if v is None else v for v in values], dtype=np.float64)
+def finite(values: Array) -> Any:
+    """Lists of the numbers, with null for what is not finite: JSON has no word for it."""
+    return np.where(np.isfinite(values), values, None).tolist()  # type: ignore[call-overload]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from taut._files import write_whole
+from taut._json import plain, sealed
 from taut._optional import needing
 from taut.audit._grid import Grid
 from taut.audit._head_state import BINS, NEAR, HeadState, series
+from taut.audit._parse import count, facts, part, read_record, words
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass
@@ -43,9 +44,10 @@ class Layer:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Layer:
-        """The layer that :meth:`to_dict` wrote."""
-        grid = None if data["grid"] is None else Grid.from_dict(data["grid"])
-        return cls(data["path"], data["call"], HeadState.from_dict(data), grid)
+        """The layer that :meth:`to_dict` wrote; a ValueError says what is wrong with the data."""
+        path, call = part(data, "path", str, "a layer"), count(data, "call", "a layer", least=1)
+        grid = None if data.get("grid") is None else Grid.from_dict(data["grid"])
+        return cls(path, call, HeadState.from_dict(data), grid)
 
 
 @dataclass
@@ -143,10 +145,10 @@ class Record:
         """Plain numbers and words."""
         return {
             "taut_audit": VERSION,
-            "model": self.model,
-            "data": self.data,
-            "settings": self.settings,
-            "versions": self.versions,
+            "model": plain(self.model),
+            "data": plain(self.data),
+            "settings": plain(self.settings),
+            "versions": plain(self.versions),
             "samples": self.samples,
             "complete": self.complete,
             "missed": [list(item) for item in self.missed],
@@ -155,31 +157,30 @@ class Record:
             "logits": None if self.logits is None else self.logits.to_dict(),
         }
 
+    def to_json(self) -> str:
+        """What :meth:`save` writes: :meth:`to_dict` with a checksum."""
+        return sealed(self.to_dict())
+
     def save(self, file: Path) -> None:
-        """Write it as JSON, whole or not at all."""
-        write_whole(json.dumps(self.to_dict()), file)
+        """Write it as JSON with a checksum, whole or not at all."""
+        write_whole(self.to_json(), file)
 
     @classmethod
     def load(cls, file: Path) -> Record:
-        """The record in a file."""
+        """The record in a file; a ValueError with the name of the file says why there is none."""
+        data = read_record(Path(file), VERSION)
         try:
-            data = json.loads(Path(file).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ValueError(f"cannot read {file}: {error.strerror}") from None
-        except ValueError:
-            raise ValueError(f"{file} is no record of an audit: not JSON") from None
-        if not isinstance(data, dict) or data.get("taut_audit") != VERSION:
-            raise ValueError(f"{file} is no record of an audit of version {VERSION}")
-        try:
-            layers = [Layer.from_dict(part) for part in data["layers"]]
-            logits = None if data["logits"] is None else Layer.from_dict(data["logits"])
+            layers = [Layer.from_dict(each) for each in part(data, "layers", list)]
+            logits = None if data.get("logits") is None else Layer.from_dict(data["logits"])
+            _alike(layers)
             return cls(
-                dict(data["model"]), dict(data["data"]), dict(data["settings"]), layers,
-                int(data["samples"]), bool(data["complete"]), [(a, b) for a, b in data["missed"]],
-                dict(data["tokens"]), logits, dict(data["versions"]),
+                facts(data, "model"), facts(data, "data"), facts(data, "settings"), layers,
+                count(data, "samples"), part(data, "complete", bool),
+                [(a, b) for a, b in (words(pair, 2) for pair in part(data, "missed", list))],
+                words(part(data, "tokens", dict)), logits, facts(data, "versions"),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{file} is no whole record of an audit: {error!r}") from None
+        except ValueError as error:
+            raise ValueError(f"{file} is not a whole record of an audit: {error}") from None
 
     def to_pandas(self) -> Any:
         """The heads as a pandas.DataFrame."""
@@ -203,6 +204,17 @@ class Record:
             if row["rows"]
         ]
         return "\n".join(lines)
+
+
+def _alike(layers: list[Layer]) -> None:
+    """Raise an error where layers cannot be those of one audit: they share settings, not names."""
+    if len({layer.name for layer in layers}) < len(layers):
+        raise ValueError("two layers have the same name")
+    if len({(layer.state.norms, layer.state.threshold) for layer in layers}) > 1:
+        raise ValueError("its layers have different norms or thresholds")
+    grids = [layer.grid for layer in layers if layer.grid is not None]
+    if len({(grid.epsilons, grid.norms) for grid in grids}) > 1:
+        raise ValueError("its grids have different step sizes or norms")
 
 
 def _rows(layer: Layer, tokens: dict[str, str]) -> list[dict[str, Any]]:

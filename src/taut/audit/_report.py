@@ -8,17 +8,18 @@ from pathlib import Path
 
 from taut._files import write_whole
 from taut._optional import needing
+from taut._text import printable
 from taut.audit._curves import curves
 from taut.audit._figures import distributions, heat_maps
-from taut.audit._findings import findings
+from taut.audit._findings import LOOKED_FOR, findings
 from taut.audit._record import Record
+from taut.audit._show import data_lines
 from taut.audit._svg import standalone, style
 from taut.audit._tables import (
     Table,
     facts_table,
     grid_table,
     logits_table,
-    printable,
     ranked_table,
     worst_table,
 )
@@ -76,8 +77,10 @@ def html(record: Record) -> str:
         record=record,
         name=record.model.get("name") or "model",
         style=style(),
+        data=data_lines(record.data),
         summary=_summary(record),
         findings=findings(record),
+        looked_for=LOOKED_FOR,
         heat_maps=heat_maps(record),
         distributions=distributions(record),
         ranked=ranked_table(record),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
-from taut.audit._compare import compare
-from taut.audit._findings import findings
+from taut._text import cells, say, shortened
+from taut.audit._findings import LOOKED_FOR, findings
 from taut.audit._head_state import series
 from taut.audit._names import pattern, short_names
 from taut.audit._record import Record
@@ -20,27 +18,49 @@ def show(record: Record, lines: int) -> None:
 
     console = Console()
     state = "" if record.complete else " (partial)"
-    print(f"{record.model['name']}: {record.samples} samples{state}.")
-    print("Softmax is 1/2-Lipschitz in l2: no constant below can be larger.")
+    say(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
+    for line in data_lines(record.data):
+        say(line)
+    say("Softmax is 1/2-Lipschitz in l2: no constant below can be larger.")
     full = [layer.name for layer in record.layers]
     names = dict(zip(full, short_names(full), strict=True))
     if pattern(full):
-        print(f"Layers are {pattern(full)}")
+        say(f"Layers are {pattern(full)}")
     if record.layers:
         console.print(_layers(record, names))
         console.print(_heads(record, names, lines))
     for line in (_norms(record), _predictions(record)):
         if line:
-            print(line)
+            say(line)
     if any(layer.grid is not None and layer.grid.rows for layer in record.layers):
         console.print(_grid(record))
-    for finding in findings(record):
-        print(f"- {finding.text} {finding.advice}".rstrip())
+    found = findings(record)
+    for finding in found:
+        say(f"- {finding.text} {finding.advice}".rstrip())
+    if not found:
+        say(f"Nothing stands out. Looked for: {LOOKED_FOR}")
+
+
+def data_lines(data: dict[str, Any]) -> list[str]:
+    """What the data were and what became of them, in sentences."""
+    kind, samples = data.get("kind"), data.get("samples")
+    if not kind:
+        return []
+    column = f", column {data['column']!r}" if data.get("column") else ""
+    lines = [f"Data: {samples} samples ({kind}) from {data.get('source')}{column}."]
+    if data.get("truncated"):
+        lines.append(
+            f"{data['truncated']} of them were cut to {data.get('max_length')} {data.get('unit')}; "
+            f"the longest has {data.get('longest')}."
+        )
+    if data.get("image_size"):
+        lines.append(f"The model got them at {' × '.join(map(str, data['image_size']))} pixels.")
+    notes = data.get("notes")
+    return lines + [f"Note: {note}" for note in (notes if isinstance(notes, list) else [])]
 
 
 def _layers(record: Record, names: dict[str, str]) -> Any:
     from rich.table import Table
-    from rich.text import Text
 
     threshold = record.layers[0].state.threshold if record.layers else 0.0
     table = Table("layer", title="Exact local constants in l2, by layer")
@@ -48,7 +68,7 @@ def _layers(record: Record, names: dict[str, str]) -> Any:
         table.add_column(head, justify="right")
     for layer in record.layers:
         rows = [r for r in record.heads if r["layer"] == layer.name and r["rows"]]
-        first = Text(names[layer.name])
+        (first,) = cells(names[layer.name])
         if not rows:
             table.add_row(first, *["-"] * 7)
             continue
@@ -114,59 +134,13 @@ def _grid(record: Record) -> Any:
 
 def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table("layer", "head", "mean", "median", "largest", "where", title="The most sensitive")
+    table = Table(
+        "layer", "head", "mean", "median ≤", "largest", "where", title="The most sensitive"
+    )
     for row in [row for row in record.ranked if row["rows"]][:lines]:
-        where = f"sample {row['sample']}, query {row['query']} {row['token']}"
-        cells = [names[row["layer"]], str(row["head"]), f"{row['mean']:.3f}"]
-        cells += [f"{row['median']:.3f}", f"{row['largest']:.4f}", where]
-        table.add_row(*map(Text, cells))
+        where = f"sample {row['sample']}, query {row['query']} {shortened(row['token'], 40)}"
+        shown = [names[row["layer"]], str(row["head"]), f"{row['mean']:.3f}"]
+        shown += [f"{row['median']:.4f}", f"{row['largest']:.4f}", where]
+        table.add_row(*cells(*shown))
     return table
-
-
-def compared(files: list[Path], lines: int, *, as_json: bool) -> None:
-    """Records side by side: all heads as JSON, or those that changed most as a table."""
-    records = [Record.load(file) for file in files]
-    heads = compare(*records)
-    if as_json:
-        found = [{**head._asdict(), "change": head.change} for head in heads]
-        print(json.dumps({"records": [str(file) for file in files], "heads": found}))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    for file, record in zip(files, records, strict=True):
-        rows = [row for row in record.heads if row["rows"]]
-        mean = sum(row["mean"] for row in rows) / max(len(rows), 1)
-        print(f"{file}: {record.model['name']}, mean constant {mean:.4f} over {len(rows)} heads")
-    full = list(dict.fromkeys(head.layer for head in heads))
-    names = dict(zip(full, short_names(full), strict=True))
-    if pattern(full):
-        print(f"Layers are {pattern(full)}")
-    table = Table("layer", "head", title="Mean constants in l2, largest change first")
-    for file in files:
-        table.add_column(Text(file.stem), justify="right")
-    table.add_column("change", justify="right")
-    for head in sorted(heads, key=lambda head: -abs(head.change))[:lines]:
-        means = ["-" if mean is None else f"{mean:.4f}" for mean in head.means]
-        table.add_row(Text(names[head.layer]), str(head.head), *means, f"{head.change:+.4f}")
-    Console().print(table)
-
-
-def listed(folder: Path) -> None:
-    """The records in a folder, a line each; what is none is passed over."""
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}")
-    found = 0
-    for file in sorted(folder.glob("*.json")):
-        try:
-            record = Record.load(file)
-        except ValueError:
-            continue
-        found += 1
-        state = "complete" if record.complete else "partial"
-        print(f"{file}: {record.model['name']}, {record.samples} samples, {state}")
-    if not found:
-        print(f"no audits in {folder}")

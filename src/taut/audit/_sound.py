@@ -18,12 +18,7 @@ _TYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Tensor]:
     """What a model of speech reads: waves or spectra, padded to the longest, and one token."""
-    with needing("sound needs transformers", "hf"):
-        from transformers import AutoFeatureExtractor
-    try:
-        features: Any = AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise ValueError(f"no features for {name!r}: {str(error).splitlines()[0]}") from None
+    features = _features(name)
     waves = [_wave(file, features.sampling_rate) for file in files]
     # Whisper's encoder takes thirty seconds, whatever was said.
     padding = "max_length" if features.model_input_names[0] == "input_features" else "longest"
@@ -36,14 +31,36 @@ def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Ten
     return inputs
 
 
+def cut_sounds(files: list[str], name: str) -> dict[str, Any]:
+    """How many sounds are longer than what a model listens to."""
+    features = _features(name)
+    seconds = [len(_wave(file, features.sampling_rate)) / features.sampling_rate for file in files]
+    most = getattr(features, "chunk_length", None)  # of Whisper; others take sounds whole
+    cut = 0 if most is None else sum(length > most for length in seconds)
+    return {"max_length": most, "longest": max(seconds), "truncated": cut, "unit": "seconds"}
+
+
+def _features(name: str) -> Any:
+    with needing("sound needs transformers", "hf"):
+        from transformers import AutoFeatureExtractor
+    try:
+        return AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
+    except Exception as error:  # a damaged file raises errors of all kinds
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"no features for {name!r}: {why}") from None
+
+
 def _wave(file: str, rate: int) -> Array:
     """One channel of a file, from −1 to 1."""
     try:
         with wave.open(file, "rb") as sound:
             found, width = sound.getframerate(), sound.getsampwidth()
             raw, channels = sound.readframes(sound.getnframes()), sound.getnchannels()
-    except (OSError, EOFError, wave.Error) as error:
-        raise ValueError(f"cannot read the sound {file}: {error}") from None
+    except Exception as error:  # a damaged header raises errors of all kinds
+        why = str(error) or "it is cut short"
+        raise ValueError(f"cannot read the sound {file}: {why}") from None
+    if not raw or len(raw) % (width * channels):
+        raise ValueError(f"cannot read the sound {file}: it is empty, or cut short")
     if found != rate:
         raise ValueError(f"{file} has {found} samples a second; the model takes {rate}: resample")
     if width not in _TYPES:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from taut._text import printable
 from taut.audit._head_state import BINS, LIMIT
 from taut.audit._record import Record
 
@@ -30,9 +31,9 @@ class Table(NamedTuple):
 COLUMNS = (
     ("mean", "mean", ".4f"),
     ("largest", "largest", ".4f"),
-    ("5 %", "q05", ".4f"),
-    ("median", "median", ".4f"),
-    ("95 %", "q95", ".4f"),
+    ("5 % ≤", "q05", ".4f"),
+    ("median ≤", "median", ".4f"),
+    ("95 % ≤", "q95", ".4f"),
     ("mean in l1, l∞", "mean_1", ".4f"),
     ("largest in l1, l∞", "largest_1", ".4f"),
     ("rows near ½", "near", ".1%"),
@@ -48,11 +49,6 @@ COLUMNS = (
     ("broken rows", "broken", "d"),
 )
 COUNTED = ("rows", "hidden", "broken")  # known also of heads without rows
-
-
-def printable(text: str) -> str:
-    """Text without what cannot be seen or written: control characters, lone surrogates."""
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def head_name(row: Mapping[str, Any]) -> str:
@@ -110,8 +106,9 @@ def logits_table(record: Record) -> Table:
     caption = "Softmax of the logits" + (f", λ = {scale:g}" if scale else "")
     if row is None or not row["rows"]:
         return Table(caption, [], [])
-    names = ("mean", "largest", "5 %", "median", "95 %", "mean in l1, l∞", "largest in l1, l∞",
-             "rows near ½", "entropy", "largest weight", "rows", "broken rows")  # fmt: skip
+    names = ("mean", "largest", "5 % ≤", "median ≤", "95 % ≤", "mean in l1, l∞",
+             "largest in l1, l∞", "rows near ½", "entropy", "largest weight", "rows",
+             "broken rows")  # fmt: skip
     known = {heading: number(row[key], form) for heading, key, form in COLUMNS}
     return Table(caption, ["number", "value"], [[name, known[name]] for name in names])
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from taut._text import cells
 from taut.games._anneal import Annealed, anneal
 from taut.games._files import Payoffs, read
 from taut.games._logit import logit_equilibrium
@@ -50,10 +51,7 @@ def run(file: Path, options: Options) -> bool:
         _show(payoffs, answer, options)
     if options.plot is not None and isinstance(answer, Solution):  # last: the answer is safe then
         found = (answer.certificate, answer.target, options.plot)
-        try:
-            plot_gap(gaps or [answer.gap], *found, method=options.method)
-        except OSError as error:
-            raise OSError(f"cannot write the plot {options.plot}: {error.strerror}") from error
+        plot_gap(gaps or [answer.gap], *found, method=options.method)
     return bool(answer.converged)
 
 
@@ -147,7 +145,6 @@ def _show(payoffs: Payoffs, answer: Answer, options: Options) -> None:
     """The answer as text: what was found, how good it is, and the strategies."""
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     console = Console(highlight=False)
     n, m = payoffs.row.shape
@@ -155,7 +152,7 @@ def _show(payoffs: Payoffs, answer: Answer, options: Options) -> None:
     console.print(f"{kind} game, {n} × {m} strategies", markup=False)
     facts = Table(show_header=False, box=None, pad_edge=False)
     for name, text in answer.facts():
-        facts.add_row(name, Text(text))
+        facts.add_row(*cells(name, text))
     console.print(facts)
     roles = (" (pays)", " (receives)") if payoffs.zero_sum else ("", "")
     for title, names, strategy in (
@@ -168,17 +165,10 @@ def _show(payoffs: Payoffs, answer: Answer, options: Options) -> None:
         table.add_column("probability", justify="right")
         for k in order:
             label = names[k] if names else str(k + 1)
-            table.add_row(_plain(label), f"{strategy[k]:.10f}")
+            table.add_row(*cells(label, f"{strategy[k]:.10f}"))
         if len(order):
             console.print(table)
         if len(order) < len(strategy):
             console.print(f"… and {len(strategy) - len(order)} more (--show)", markup=False)
     if not answer.converged:
-        console.print(f"NOT CONVERGED: {answer}", markup=False, style="bold red")
-
-
-def _plain(name: str) -> Any:
-    """A name that the terminal takes for text only."""
-    from rich.text import Text
-
-    return Text("".join(c if c.isprintable() or c == "\u200d" else "�" for c in name))
+        console.print(*cells(f"NOT CONVERGED: {answer}"), style="bold red")

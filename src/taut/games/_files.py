@@ -126,6 +126,8 @@ def read(source: Any) -> Payoffs:
         raise IsADirectoryError(f"{path} is a directory; give the path of a file in it")
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {path}")
+    if not os.path.isfile(path):  # a pipe would keep us waiting
+        raise ValueError(f"{path} is not a regular file")
     return _payoffs(_from_file(path), path)
 
 

@@ -6,11 +6,14 @@ import importlib
 import io
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._json import without_repeats
+from taut._npy import read_npy
 from taut._optional import needing
 from taut.games._table import Found, Matrix, Names, count, lines
 
@@ -45,7 +48,7 @@ def from_json(path: str) -> Found:
     """The matrices A and B with the names "rows" and "columns", or A alone as a bare list."""
     text = utf8(path)
     try:
-        content = json.loads(text, object_pairs_hook=_without_repeats)
+        content = json.loads(text, object_pairs_hook=without_repeats)
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}, line {error.lineno}, column {error.colno}: not JSON: {error.msg}"
@@ -72,16 +75,6 @@ def from_json(path: str) -> Found:
         content.get("columns"), f"{path}: columns", f"A has {count(m, 'column')}", m
     )
     return Found(matrices, rows, columns)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; json itself would drop all but the last of equal keys."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {_short(twice)} stands twice in one object")
-    return found
 
 
 def _json_matrix(rows: Any, name: str, *, path: str) -> Matrix:
@@ -132,14 +125,7 @@ def _short(value: Any) -> str:
 
 def from_npy(path: str) -> Found:
     """An (n, m) array, or a (2, n, m) array with two matrices."""
-    with open(path, "rb") as file:
-        if file.read(6) != b"\x93NUMPY":  # numpy.load would also try archives and pickles
-            raise ValueError(f"{path} is not an .npy file; write one with numpy.save")
-        file.seek(0)
-        try:
-            values: NDArray[Any] = np.load(file, allow_pickle=False)
-        except Exception as error:  # a damaged header raises whatever its text makes Python raise
-            raise ValueError(f"{path} cannot be read as an array of numbers: {error}") from None
+    values: NDArray[Any] = read_npy(Path(path))
     if values.ndim == 3 and len(values) == 2:
         return Found([_matrix(half, f"{path}[{k}]") for k, half in enumerate(values)])
     if values.ndim != 2:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from taut._files import write_whole
 from taut._optional import needing
 from taut.games._certificate import Certificate
 
@@ -72,13 +75,9 @@ def plot_gap(
     chart = chart.configure_legend(
         orient="bottom", direction="vertical", labelLimit=500, symbolType="stroke"
     )
-    # Through a temporary file: a full disk or Ctrl-C must not leave half a picture.
-    draft = Path(path).with_name(f".{os.path.basename(path)}.part{ending}")
-    try:
-        chart.save(str(draft), **({"inline": True} if ending == ".html" else {}))
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    drawn: Any = io.BytesIO() if ending == ".png" else io.StringIO()
+    chart.save(drawn, format=ending[1:], **({"inline": True} if ending == ".html" else {}))
+    write_whole(drawn.getvalue(), Path(path))
 
 
 def certified_curve(

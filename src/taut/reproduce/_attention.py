@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,23 +79,11 @@ def _records(
 
 
 def read(name: str, count: int) -> Any:
-    """Samples by name: what ``taut audit`` reads, and files of HellaSwag as text (.bz2)."""
-    from taut.audit._data import Samples, read_samples
+    """Samples by name: what ``taut audit`` reads, and the paper's columns of its data sets."""
+    from taut.audit._data import read_samples
 
-    if name.endswith(".bz2"):
-        try:
-            lines = bz2.decompress(Path(name).read_bytes()).decode("utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise ValueError(f"cannot read {name}: {error}") from None
-        # A context, the number of the right ending, and four endings.
-        if len(lines) % 6 == 0 and all(line.isdigit() for line in lines[1::6]):
-            lines = lines[::6]
-        if not any(line.strip() for line in lines):
-            raise ValueError(f"there is no text in {name}")
-        return Samples("text", [line for line in lines if line.strip()][:count], name)
     column = next((c for key, c in COLUMNS.items() if key in name.lower()), None)
-    table = name.startswith("hf:") or name.endswith((".jsonl", ".csv", ".parquet"))
-    return read_samples([name], count, column if table else None)
+    return read_samples([name], count, column if name.startswith("hf:") else None)
 
 
 def _audited(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from taut._text import cells, say
 from taut.reproduce._options import Options
 from taut.reproduce._page import AGREES, write
 from taut.reproduce._registry import EXPERIMENTS, run
@@ -42,9 +43,10 @@ def reproduce(name: str, options: Options, command: str) -> bool:
             _one(each, each_own[each], command.replace(" all", f" {each}", 1))
         except (ValueError, OSError, ImportError, RuntimeError) as error:
             missing[each] = str(error)
-            print(f"{each}: not run: {error}\n")
+            say(f"{each}: not run: {error}")
+            say("")
     if missing:
-        print(f"not run: {', '.join(missing)}")
+        say(f"not run: {', '.join(missing)}")
     return not missing
 
 
@@ -73,7 +75,8 @@ def shown(result: Result, folder: Path, command: str, before: str = "") -> None:
     """Write a result down, show its claims and say where the page is."""
     files = write(result, folder, command)
     _show(result)
-    print(f"{before}page: {files[1]}\n")
+    say(f"{before}page: {files[1]}")
+    say("")
 
 
 def _warn_of_unused(name: str, options: Options) -> None:
@@ -88,7 +91,7 @@ def _warn_of_unused(name: str, options: Options) -> None:
         if option not in takes and getattr(options, field) != getattr(plain, field)
     ]
     if unused:
-        print(f"{name} does not use {', '.join(unused)}", file=sys.stderr)
+        say(f"{name} does not use {', '.join(unused)}", file=sys.stderr)
 
 
 def _show(result: Result) -> None:
@@ -96,7 +99,7 @@ def _show(result: Result) -> None:
     from rich.table import Table
 
     console = Console()
-    console.print(f"[bold]{result.title}[/bold]")
+    console.print(*cells(result.title), style="bold")
     header: Sequence[str] = ("claim", "paper", "found here", "agrees")
     rows: Sequence[Sequence[str]] = [
         (claim.statement, claim.paper, claim.found, AGREES[claim.agrees].strip("*"))
@@ -104,7 +107,9 @@ def _show(result: Result) -> None:
     ]
     if not rows and result.tables:  # nothing to compare with the paper: the numbers
         header, rows = result.tables[0].header, result.tables[0].rows
-    table = Table(*header, box=None)
+    table = Table(box=None)
+    for head in cells(*header):
+        table.add_column(head)
     for row in rows:
-        table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        table.add_row(*cells(*row))
     console.print(table)

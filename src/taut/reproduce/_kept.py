@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import zipfile
+import zlib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from taut._files import write_whole
 
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -30,18 +33,13 @@ def kept(folder: Path, key: dict[str, Any], make: Callable[[], Arrays]) -> Array
     try:
         with file.open("rb") as stream, np.load(stream) as found:
             return dict(found)
-    except (OSError, ValueError, zipfile.BadZipFile):  # not there, or cut short by a full disk
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):  # not there, or damaged
         pass
     arrays = make()
     folder.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    try:
-        with part.open("wb") as written:
-            np.savez_compressed(written, **arrays)  # type: ignore[arg-type]
-        os.replace(part, file)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise OSError(f"cannot write {file}: {error.strerror}") from error
+    written = io.BytesIO()
+    np.savez_compressed(written, **arrays)  # type: ignore[arg-type]
+    write_whole(written.getvalue(), file)
     return arrays
 
 

@@ -74,8 +74,8 @@ def _logits(model: str, samples: Any, folder: Path) -> np.ndarray[Any, np.dtype[
     """The logits of all images; blocks of them are kept, so that a run that was stopped goes on."""
     from taut.audit._data import Samples
     from taut.audit._model import describe
-    from taut.torch._inputs import preprocessing
     from taut.torch._load import load
+    from taut.torch._pictures import preprocessing
 
     if samples.kind != "images":
         raise ValueError(f"figure-2 needs images, {samples.source} is {samples.kind}")
@@ -97,7 +97,7 @@ def _seen(classifier: Any, model: str, block: Any) -> np.ndarray[Any, np.dtype[A
 
     from taut.audit._batches import batches
     from taut.audit._model import call, logits_of
-    from taut.torch._inputs import normalised
+    from taut.torch._pictures import normalised
 
     made: Iterable[Any]
     if model == PACKAGED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,13 +27,9 @@ def write(result: Result, folder: Path, command: str) -> list[Path]:
         picture = chart(result.plots)
         for ending in (".svg", ".png"):
             files.append(folder / f"{result.name}{ending}")
-            part = files[-1].with_suffix(f".part{ending}")
-            try:
-                picture.save(str(part), **({"scale_factor": 2} if ending == ".png" else {}))
-                os.replace(part, files[-1])
-            except OSError as error:
-                part.unlink(missing_ok=True)
-                raise OSError(f"cannot write {files[-1]}: {error.strerror}") from error
+            drawn: Any = io.BytesIO() if ending == ".png" else io.StringIO()
+            picture.save(drawn, format=ending[1:], scale_factor=2 if ending == ".png" else 1)
+            write_whole(drawn.getvalue(), files[-1])
     return files
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from taut._bars import shown
 from taut._checks import exponent_name
 from taut._optional import needing
+from taut._text import say
 from taut.reproduce._kept import Arrays, kept
 from taut.reproduce._options import Options
 from taut.reproduce._result import Claim, Curve, Plot, Result, Table, limit_curve, never_above
@@ -128,7 +129,7 @@ def _played(name: str, steps: int, count: int, seed: int) -> Arrays:
         import torch
     agent = stable_baselines3.PPO("MlpPolicy", name, seed=seed, device="cpu")
     if steps:
-        print(f"training in {name}, {steps:,} steps", file=sys.stderr)
+        say(f"training in {name}, {steps:,} steps", file=sys.stderr)
         agent.learn(steps, progress_bar=sys.stderr.isatty())
     environment = gymnasium.make(name)
     torch.manual_seed(seed)

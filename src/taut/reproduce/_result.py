@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from taut._checks import exponent_name
+from taut._json import plain
 
 USED = ("torch", "transformers", "accelerate", "tokenizers", "sacrebleu", "datasets")
 
@@ -92,18 +92,7 @@ class Result:
         versions["python"] = platform.python_version()
         versions |= {name: version(name) for name in USED if name in sys.modules}
         kept = {"command": command, "versions": versions, **asdict(self)}
-        return json.dumps(_plain(kept), indent=1, ensure_ascii=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    """Infinite numbers are written as words: JSON has none."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, (float, np.floating)) and not math.isfinite(value):
-        return str(float(value))
-    return value.item() if isinstance(value, np.generic) else value
+        return json.dumps(plain(kept), indent=1, ensure_ascii=False) + "\n"
 
 
 def never_above(found: Sequence[float], limit: float) -> bool:

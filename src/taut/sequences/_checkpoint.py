@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from taut._files import write_whole
+from taut._files import new_folder, write_whole
+from taut._json import read_json
 from taut.sequences._needed import for_training
 
 
@@ -63,7 +64,12 @@ def load(accelerator: Any, folder: Path) -> None:
     """Go on from the newest checkpoint, if there is one."""
     file = folder / "latest.json"
     if file.exists():
-        name = json.loads(file.read_text(encoding="utf-8"))["checkpoint"]
+        try:
+            name = str(read_json(file)["checkpoint"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{file} does not name a checkpoint: {error}") from None
+        if Path(name).name != name:
+            raise ValueError(f"{file} names a checkpoint in another folder: {name!r}")
         accelerator.load_state(str(folder / name))
 
 
@@ -72,12 +78,8 @@ def save_weights(model: Any, folder: Path) -> None:
     with for_training():
         from safetensors import SafetensorError
 
-    part = folder.with_name(f"{folder.name}.part")
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        model.save_pretrained(part)
-        shutil.rmtree(folder, ignore_errors=True)
-        part.rename(folder)
+        with new_folder(folder) as part:
+            model.save_pretrained(part)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(part, ignore_errors=True)
         raise OSError(f"cannot write weights to {folder}: {error}") from error

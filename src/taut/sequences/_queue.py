@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from taut._text import say
 from taut.sequences._corpus import Corpus, Pair
 from taut.sequences._needed import for_training
 from taut.sequences._read import checksum
@@ -65,7 +66,7 @@ def run_all(
     places = [folder_of(recipe, corpus, folder) for recipe in recipes]
     done = sum((place / FACTS).exists() for place in places)
     if _first():
-        print(f"{done} of {len(places)} runs are done, in {folder}", flush=True)
+        say(f"{done} of {len(places)} runs are done, in {folder}")
     if jobs > 1 and _processes() == 1:
         codes = _in_workers(jobs, arguments)
         if STOPPED in codes:
@@ -120,7 +121,7 @@ def _worker(jobs: int, *arguments: Any) -> None:
     except Stopped:
         sys.exit(STOPPED)
     except (ValueError, OSError, RuntimeError) as error:
-        print(f"taut: {error}", file=sys.stderr)
+        say(f"taut: {error}", file=sys.stderr)
         sys.exit(2)
 
 
@@ -195,4 +196,4 @@ def _one(
     if not _first():
         return
     minutes, seconds = divmod(int(time.monotonic() - began), 60)
-    print(f"{recipe.way}, seed {recipe.seed}: {told} ({minutes}:{seconds:02d})", flush=True)
+    say(f"{recipe.way}, seed {recipe.seed}: {told} ({minutes}:{seconds:02d})")

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from taut._files import write_whole
+from taut._json import SEAL, read_json
+from taut._json import checksum as checksum_of_facts
 from taut.sequences._bars import without_bars
 from taut.sequences._batches import Encoded
 from taut.sequences._checkpoint import Progress, best_name
@@ -78,9 +80,11 @@ def _run(
         if missing:
             facts["scores"] |= _scores(facts, missing, recipe, folder, score, corpus.latest)
         if missing or not file.exists():
-            write_whole(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", file)
+            told = json.loads(json.dumps(facts))  # as it is read again: tuples are lists
+            told[SEAL] = checksum_of_facts(told)
+            write_whole(json.dumps(told, indent=1, ensure_ascii=False) + "\n", file)
     PartialState().wait_for_everyone()
-    return dict(json.loads(file.read_text(encoding="utf-8")))
+    return _read(file) or {}
 
 
 def _own(folder: Path, recipe: Recipe, corpus: Corpus) -> None:
@@ -112,7 +116,16 @@ def _identity(corpus: Corpus, recipe: Recipe) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+    """What was written down; facts of runs from before there were checksums have none."""
+    if not file.exists():
+        return None
+    try:
+        found: dict[str, Any] = read_json(file)
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read ({error}): remove it to run again") from None
+    if found.pop(SEAL, mark := checksum_of_facts(found)) != mark:
+        raise ValueError(f"{file} was damaged, or edited by hand: remove it to run again")
+    return found
 
 
 def _trained(corpus: Corpus, recipe: Recipe, folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from taut._bound import Bound
+from taut._text import cells, say
 from taut.torch._certificate import Certificate, sides
 from taut.torch._certify import certify
 from taut.torch._classifier import CertifiedRadius, certified_radius
@@ -135,7 +136,7 @@ def _local(model: nn.Module, inputs: Inputs | None, options: Options) -> Bound |
 def _say(options: Options, what: str) -> None:
     """Progress, where somebody is looking."""
     if not options.as_json and sys.stderr.isatty():
-        print(f"taut certify: {what} ...", file=sys.stderr)
+        say(f"taut certify: {what} ...", file=sys.stderr)
 
 
 def _record(
@@ -156,6 +157,7 @@ def _record(
         "dtype": options.dtype,
         "seed": options.seed,
         "inputs": None if inputs is None else inputs.labels,
+        "notes": [] if inputs is None else list(inputs.notes),
     }
     if local is not None:
         record["local"] = {
@@ -184,17 +186,19 @@ def _show(
 ) -> None:
     from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
 
     console = Console()
-    print(certificate.headline(local))
+    for note in () if inputs is None else inputs.notes:
+        say(f"Note: {note}")
+    for sentence in certificate.headline(local).split("\n"):
+        say(sentence)
     table = Table("module", "bound", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
         column.justify = "right"
     for row in certificate.rows(options.depth):
         name = "  " * row["depth"] + (row["module"] or row["class"])
         line = (name, certificate.shown(row["bound"]), f"{row['share']:.1%}", row["rule"])
-        table.add_row(*map(Text, line))
+        table.add_row(*cells(*line))
     console.print(table)
     if inputs is None or (local is None and safe is None and len(inputs.labels) == 1):
         return
@@ -206,13 +210,13 @@ def _show(
             table.add_column(head)
     for index, label in enumerate(inputs.labels):
         assert certificate.measured is not None
-        cells = [label[:40], f"at least {certificate.measured.lower[index]:.4g}"]
+        shown = [label[:40], f"at least {certificate.measured.lower[index]:.4g}"]
         if local is not None:
-            cells[1] = sides(local[index])
+            shown[1] = sides(local[index])
         bound = certificate.shown(certificate.bound.upper[index])
-        cells.append(f"{bound} (vacuous)" if vacuous[index] else bound)
+        shown.append(f"{bound} (vacuous)" if vacuous[index] else bound)
         if safe is not None:
-            cells.append(str(safe.predicted[index]))
-            cells += [f"{safe.margin[index]:.4g}", f"{safe.radius[index] * 0.9999:.4g}"]
-        table.add_row(*map(Text, cells))
+            shown.append(str(safe.predicted[index]))
+            shown += [f"{safe.margin[index]:.4g}", f"{safe.radius[index] * 0.9999:.4g}"]
+        table.add_row(*cells(*shown))
     console.print(table)

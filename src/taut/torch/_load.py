@@ -86,10 +86,11 @@ def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool)
         config = transformers.AutoConfig.from_pretrained(place, **given)
     except ImportError as error:
         raise ImportError(f"cannot read {name!r}: {error}") from None
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file raises errors of all kinds
         where = "in this folder" if Path(name).is_dir() else "as a folder, and not on the Hub"
+        why = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(
-            f"no model {name!r} {where}: {str(error).splitlines()[0]}\nGive a folder with a "
+            f"no model {name!r} {where}: {why}\nGive a folder with a "
             "config.json, a .gguf file, an id of the Hub (this needs a network), or "
             "module:function."
         ) from None
@@ -106,6 +107,9 @@ def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool)
         model: nn.Module = kind.from_pretrained(
             place, dtype="float32" if gguf and wanted == "auto" else wanted, **given
         )
-    except OSError as error:
-        raise ValueError(f"cannot load the weights of {name!r}: {error}") from None
+    except ImportError:
+        raise
+    except Exception as error:  # a damaged file raises errors of all kinds
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"cannot load the weights of {name!r}: {why}") from None
     return model

@@ -1,0 +1,127 @@
+"""Images as a model reads them, from files that may be anybody's."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from taut._optional import needing
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+MOST = 100_000_000  # pixels of an image; more fill the memory when they are unpacked
+SIXTEEN = ("I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow would cut their values off at 255
+
+
+def image_size(model: nn.Module) -> tuple[int, int]:
+    """Width and height of the images that a model takes."""
+    size = getattr(getattr(model, "config", None), "image_size", 224)
+    height, width = (size, size) if isinstance(size, int) else size
+    return width, height
+
+
+def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor:
+    """Images (files or of Pillow) at the model's size, with the mean and deviation it knows."""
+    return normalised(pictures, *preprocessing(model, name))
+
+
+def preprocessing(
+    model: nn.Module, name: str
+) -> tuple[tuple[int, int], Sequence[float], Sequence[float]]:
+    """What a model makes of images before it sees them: width and height, mean and deviation."""
+    read = _preprocessor(name)
+    mean = read.get("image_mean", [0.485, 0.456, 0.406])
+    deviation = read.get("image_std", [0.229, 0.224, 0.225])
+    return image_size(model), mean, deviation
+
+
+def normalised(
+    pictures: Sequence[Any],
+    size: tuple[int, int],
+    mean: Sequence[float],
+    deviation: Sequence[float],
+) -> torch.Tensor:
+    """Images (files or of Pillow) as (images, colours, height, width), less their mean."""
+    arrays = []
+    for picture in pictures:
+        with opened(picture) as image:
+            small = _rgb(image).resize(size, _pillow().Resampling.BICUBIC)
+        arrays.append((np.asarray(small) / 255.0 - mean) / deviation)
+    return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).float()
+
+
+def _pillow() -> Any:
+    with needing("images need Pillow", "hf"):
+        from PIL import Image
+    return Image
+
+
+@contextmanager
+def opened(picture: Any) -> Iterator[Any]:
+    """An image of Pillow, of a file or as it is; whatever goes wrong with it names it."""
+    pillow = _pillow()
+    if isinstance(picture, pillow.Image):
+        yield picture
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", pillow.DecompressionBombWarning)  # our limit is below
+            with pillow.open(picture) as image:
+                if image.width * image.height > MOST:
+                    raise ValueError(
+                        f"it has {image.width} × {image.height} pixels, more than {MOST:,}: make "
+                        "it smaller"
+                    )
+                yield image
+    except Exception as error:  # each format has errors of its own
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise ValueError(f"cannot read the image {picture}: {why}") from None
+
+
+def _rgb(image: Any) -> Any:
+    """The first frame, in three colours of 8 bits."""
+    if image.mode in SIXTEEN:
+        values = np.clip(np.asarray(image, dtype=np.int64), 0, 65535)
+        image = _pillow().fromarray((values / 257).round().astype(np.uint8))
+    if image.mode == "F":
+        raise ValueError("its pixels are real numbers without a known range: save it with 8 bits")
+    return image.convert("RGB")
+
+
+def oddities(pictures: Sequence[Any]) -> list[str]:
+    """What is said of images that are not shown to the model whole."""
+    frames = 0
+    for picture in pictures:
+        with opened(picture) as image:
+            frames += getattr(image, "n_frames", 1) > 1
+    return [f"{frames} of the images are animated; their first frame is used."] if frames else []
+
+
+def _preprocessor(name: str) -> dict[str, Any]:
+    """The settings of the model's preprocessor, in its folder or on the Hub; empty without one."""
+    file = Path(name) / "preprocessor_config.json"
+    if not Path(name).exists() and ":" not in name:
+        with needing("models by name need transformers", "hf"):
+            from transformers.utils.hub import cached_file
+
+        try:
+            file = Path(cached_file(name, file.name) or file)
+        except OSError:
+            return {}
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        for key in ("image_mean", "image_std"):
+            if key in found and np.shape(np.asarray(found[key], dtype=float)) not in ((), (3,)):
+                raise ValueError(f"{key} must be three numbers")
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"cannot read {file}: {error}") from None
+    return dict(found)
