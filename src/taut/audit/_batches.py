@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from taut.audit._data import Samples
+from taut.audit._reading import reader_of
 from taut.audit._sound import sounds
-from taut.torch._inputs import pixels, start_token, tokenizer_of
+from taut.torch._inputs import pixels, start_token
 
 Tokens = Callable[[int, int], str]
 
@@ -31,25 +32,21 @@ def batches(
     *,
     size: int,
     max_length: int,
-    revision: str | None = None,
-    tokens_of: str | None = None,
+    reader: Any = None,
 ) -> Iterator[Batch]:
-    """The batches that begin with these samples; ``tokens_of`` names another's tokenizer."""
+    """The batches that begin with these samples; ``reader`` is the tokenizer or the like."""
     weight = next(model.parameters())
-    reads = getattr(model, "main_input_name", "input_ids")
-    if samples.kind == "text" and reads not in ("input_ids", "inputs_embeds"):
-        raise ValueError(f"this model reads {reads}, not text: give images, sound or tensors")
     max_length = min(max_length, longest(model))
-    tokenizer = tokenizer_of(tokens_of or name, revision) if samples.kind == "text" else None
+    reader = reader_of(samples, model, name) if reader is None else reader
     for first in firsts:
         part = samples.items[first : first + size]
         if samples.kind == "tensors":
             yield Batch(_moved(torch.stack(part), weight), first)
             continue
-        if tokenizer is not None:
-            inputs, tokens = _text(part, model, tokenizer, max_length)
+        if samples.kind == "text":
+            inputs, tokens = _text(part, model, reader, max_length)
         elif samples.kind == "sound":
-            inputs, tokens = sounds(part, model, name), None
+            inputs, tokens = sounds(part, model, reader), None
         else:
             inputs, tokens = {"pixel_values": pixels(part, model, name)}, None
         moved = {key: _moved(value, weight) for key, value in inputs.items()}

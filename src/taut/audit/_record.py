@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import platform
 from dataclasses import dataclass, field
@@ -13,8 +14,9 @@ import numpy as np
 from taut._files import write_whole
 from taut.audit._grid import Grid
 from taut.audit._head_state import BINS, NEAR, HeadState, series
+from taut.audit._spans import Span, checked, count, joined, said, shared
 
-VERSION = 3
+VERSION = 4
 
 
 @dataclass
@@ -25,6 +27,9 @@ class Layer:
     call: int  # which softmax of the module in one forward pass, from 1 on
     state: HeadState
     grid: Grid | None = None  # S1's empirical constants on a sample of the rows
+    # The first sample of the first batch in which it was seen, and its place in that batch: the
+    # order of layers is theirs, in whatever order batches come in.
+    since: tuple[int, int] = (0, 0)
 
     @property
     def name(self) -> str:
@@ -36,6 +41,7 @@ class Layer:
         return {
             "path": self.path,
             "call": self.call,
+            "since": list(self.since),
             **self.state.to_dict(),
             "grid": None if self.grid is None else self.grid.to_dict(),
         }
@@ -44,7 +50,9 @@ class Layer:
     def from_dict(cls, data: dict[str, Any]) -> Layer:
         """The layer that :meth:`to_dict` wrote."""
         grid = None if data["grid"] is None else Grid.from_dict(data["grid"])
-        return cls(data["path"], data["call"], HeadState.from_dict(data), grid)
+        sample, place = data["since"]
+        state = HeadState.from_dict(data)
+        return cls(data["path"], data["call"], state, grid, (int(sample), int(place)))
 
 
 @dataclass
@@ -57,8 +65,9 @@ class Record:
         What was audited, on what and how.
     layers
         In the order in which the model runs them.
-    samples
-        How many samples were seen.
+    seen
+        Which samples were seen: sorted ranges, each (first, one after the last); ``samples`` is
+        how many.
     complete
         Whether all of the data was.
     missed
@@ -67,18 +76,28 @@ class Record:
         Text at the places of the largest constants, by layer and head, where it is known.
     logits
         The final logits, times λ, where they were asked for: one head, whose rows are predictions.
+    identity
+        Everything that the numbers depend on besides data and settings: weights, configuration,
+        code, tokenizer and versions; digests where it is long. An audit is taken up again or its
+        record reused only if all of it is the same.
     """
 
     model: dict[str, Any]
     data: dict[str, Any]
     settings: dict[str, Any]
     layers: list[Layer] = field(default_factory=list)
-    samples: int = 0
+    seen: list[Span] = field(default_factory=list)
     complete: bool = False
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
     logits: Layer | None = None
     versions: dict[str, str] = field(default_factory=lambda: _versions())
+    identity: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """How many samples were seen."""
+        return count(self.seen)
 
     @property
     def heads(self) -> list[dict[str, Any]]:
@@ -108,23 +127,44 @@ class Record:
         return self.layers[-1]
 
     def merge(self, other: Record) -> None:
-        """Take in what another process saw of the same model: all of it, or nothing at all."""
-        known = {layer.name: layer.state for layer in self.layers}
-        for theirs in other.layers:
-            known.get(theirs.name, theirs.state).fits(theirs.state)
+        """Take in what another process saw of the same model: all of it, or nothing at all.
+
+        The samples of both must be different ones, as told by their numbers.
+        """
+        self._fits(other)
+        known = {layer.name: layer for layer in self.layers}
         for theirs in other.layers:
             own = theirs.state
             mine = self.layer(
                 theirs.path, theirs.call, HeadState(own.heads, own.norms, own.threshold)
             )
+            mine.since = min(mine.since, theirs.since) if mine.name in known else theirs.since
             self._join(mine, theirs, other.tokens)
-        if self.logits is not None and other.logits is not None:
+        self.layers.sort(key=lambda layer: layer.since)
+        if other.logits is not None:
+            own = other.logits.state
+            fresh = HeadState(own.heads, own.norms, own.threshold)
+            self.logits = self.logits or Layer(other.logits.path, other.logits.call, fresh)
             self._join(self.logits, other.logits, other.tokens)
-        else:
-            self.logits = self.logits or other.logits
-        self.samples += other.samples
+        self.seen = joined([*self.seen, *other.seen])
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
+
+    def _fits(self, other: Record) -> None:
+        """Raise an error if another record cannot be merged."""
+        if twice := shared(self.seen, other.seen):
+            raise ValueError(
+                f"cannot merge records that hold the same samples ({said(twice)}): number them "
+                "with first= where several processes audit"
+            )
+        known = {layer.name: layer for layer in (*self.layers, self.logits) if layer is not None}
+        for theirs in (*other.layers, other.logits):
+            mine = None if theirs is None else known.get(theirs.name)
+            if mine is None or theirs is None:
+                continue
+            mine.state.fits(theirs.state)
+            if mine.grid is not None and theirs.grid is not None:
+                mine.grid.fits(theirs.grid)
 
     def _join(self, mine: Layer, theirs: Layer, tokens: dict[str, str]) -> None:
         mine.state.merge(theirs.state)
@@ -133,8 +173,10 @@ class Record:
             won = (mine.state.places["two"][h] == theirs.state.places["two"][h]).all()
             if won and key in tokens:
                 self.tokens[key] = tokens[key]
+            elif won:
+                self.tokens.pop(key, None)
         if mine.grid is None:
-            mine.grid = theirs.grid
+            mine.grid = copy.deepcopy(theirs.grid)
         elif theirs.grid is not None:
             mine.grid.merge(theirs.grid)
 
@@ -146,7 +188,9 @@ class Record:
             "data": self.data,
             "settings": self.settings,
             "versions": self.versions,
+            "identity": self.identity,
             "samples": self.samples,
+            "seen": [list(span) for span in self.seen],
             "complete": self.complete,
             "missed": [list(item) for item in self.missed],
             "tokens": self.tokens,
@@ -172,10 +216,13 @@ class Record:
         try:
             layers = [Layer.from_dict(part) for part in data["layers"]]
             logits = None if data["logits"] is None else Layer.from_dict(data["logits"])
+            seen = checked(data["seen"])
+            if count(seen) != data["samples"]:
+                raise ValueError(f"it holds {data['samples']} samples, and {count(seen)} by number")
             return cls(
                 dict(data["model"]), dict(data["data"]), dict(data["settings"]), layers,
-                int(data["samples"]), bool(data["complete"]), [(a, b) for a, b in data["missed"]],
-                dict(data["tokens"]), logits, dict(data["versions"]),
+                seen, bool(data["complete"]), [(a, b) for a, b in data["missed"]],
+                dict(data["tokens"]), logits, dict(data["versions"]), dict(data["identity"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{file} is no whole record of an audit: {error!r}") from None

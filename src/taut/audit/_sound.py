@@ -15,16 +15,20 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _TYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 
-def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Tensor]:
-    """What a model of speech reads: waves or spectra, padded to the longest, and one token."""
+def features_of(name: str) -> Any:
+    """What turns waves into the inputs of a model of speech."""
     try:
         from transformers import AutoFeatureExtractor
     except ImportError:
         raise ImportError("sound needs transformers: pip install 'taut[hf]'") from None
     try:
-        features: Any = AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
+        return AutoFeatureExtractor.from_pretrained(name)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ValueError(f"no features for {name!r}: {str(error).splitlines()[0]}") from None
+
+
+def sounds(files: list[str], model: nn.Module, features: Any) -> dict[str, torch.Tensor]:
+    """What a model of speech reads: waves or spectra, padded to the longest, and one token."""
     waves = [_wave(file, features.sampling_rate) for file in files]
     # Whisper's encoder takes thirty seconds, whatever was said.
     padding = "max_length" if features.model_input_names[0] == "input_features" else "longest"
