@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,6 @@ def identify(model: nn.Module, place: str = "") -> dict[str, Any]:
     if ":" in place and not Path(place).exists():
         roots.add(place.partition(":")[0])
     code = sources(roots | functions, is_own)
-    own = sources(["taut.audit._run", "taut.audit._batches"], lambda name: name[:5] == "taut.")
     state = model.state_dict()
     aside = {key: value for key, value in model.named_buffers() if key not in state}
     return {
@@ -60,11 +60,20 @@ def identify(model: nn.Module, place: str = "") -> dict[str, Any]:
         "code": code.files,
         "devices": sorted({p.device.type for p in model.parameters()}),
         "versions": {**_installed(), **code.versions},
-        "taut": mixed(json.dumps(own.files).encode()).hex(),
+        "taut": _taut(),
         "unknown": sorted(unknown),
     }
 
 
+@cache
+def _taut() -> str:
+    """A digest of the code of taut that an audit runs."""
+    roots = ("taut.audit._run", "taut.audit._batches")
+    found = sources(roots, lambda name: name.startswith("taut."))
+    return mixed(json.dumps(found.files).encode()).hex()
+
+
+@cache
 def _installed() -> dict[str, str]:
     found = {}
     for name in _LIBRARIES:
@@ -97,7 +106,7 @@ def _different(one: Any, other: Any, name: str) -> Iterator[str]:
         return
     a, b = (json.dumps(value) for value in (one, other))
     if a != b:
-        yield f"{name}: {a}, {b}" if max(len(a), len(b)) < 60 else name
+        yield f"{name}: {a}, {b}" if max(len(a), len(b)) < 34 else name  # no digests
 
 
 def plain(value: Any) -> Any:

@@ -152,11 +152,6 @@ class Record:
 
     def _fits(self, other: Record) -> None:
         """Raise an error if another record cannot be merged."""
-        if twice := shared(self.seen, other.seen):
-            raise ValueError(
-                f"cannot merge records that hold the same samples ({said(twice)}): number them "
-                "with first= where several processes audit"
-            )
         known = {layer.name: layer for layer in (*self.layers, self.logits) if layer is not None}
         for theirs in (*other.layers, other.logits):
             mine = None if theirs is None else known.get(theirs.name)
@@ -165,6 +160,11 @@ class Record:
             mine.state.fits(theirs.state)
             if mine.grid is not None and theirs.grid is not None:
                 mine.grid.fits(theirs.grid)
+        if twice := shared(self.seen, other.seen):
+            raise ValueError(
+                f"cannot merge records that hold the same samples ({said(twice)}): number them "
+                "with first= where several processes audit"
+            )
 
     def _join(self, mine: Layer, theirs: Layer, tokens: dict[str, str]) -> None:
         mine.state.merge(theirs.state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
@@ -38,11 +38,11 @@ def sources(roots: Iterable[str], follow: Callable[[str], bool]) -> Sources:
         label = name.rpartition(".")[2] if name.startswith(_REMOTE) else name
         if file is None or label in found:
             continue
-        content = file.read_bytes()
-        found[label] = hashlib.blake2b(content, digest_size=8).hexdigest()
+        digest = hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
+        found[label] = digest
         if file.suffix == ".py" and follow(name):
             package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            for other in _imports(content, package):
+            for other in _imports(file, digest, package):
                 if follow(other):
                     waiting.append(other)
                 else:
@@ -77,27 +77,29 @@ def _file(name: str) -> Path | None:
                 spec = PathFinder.find_spec(".".join(parts[:end]), path)
             except (ImportError, ValueError):
                 spec = None
-            if spec is None:
-                return None
-            path = spec.submodule_search_locations
+            path = None if spec is None else spec.submodule_search_locations
+            if spec is None or (path is None and end < len(parts)):
+                return None  # without a path, it would be looked for among all that is installed
         known = spec.origin if spec is not None and spec.has_location else None
     file = None if known is None else Path(known)
     return file if file is not None and file.is_file() else None
 
 
-def _imports(content: bytes, package: str) -> Iterator[str]:
-    """The modules that a file imports, anywhere in it."""
+@cache
+def _imports(file: Path, digest: str, package: str) -> list[str]:
+    """The modules that a file imports, anywhere in it; read once for each of its contents."""
+    found: list[str] = []
     try:
-        tree = ast.parse(content)
+        tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
-        return
+        return found
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             try:
                 base = resolve_name("." * node.level + (node.module or ""), package)
             except ImportError:
                 continue
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+            found += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+    return found

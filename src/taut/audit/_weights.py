@@ -66,6 +66,7 @@ class Weights:
         tied: dict[Any, bytes] = {}
         for key, tensor in tensors.items():
             plain = type(tensor) in (torch.Tensor, nn.Parameter) and not _waits(tensor)
+            plain = plain and tensor.layout == torch.strided
             at = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()) if plain else key
             try:
                 digest = late.get(key) or tied.get(at) or tensor_digest(tensor)
