@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["torch", "transformers", "taut.audit._command", "audit_processes"])
+SERVER.set_forkserver_preload(["torch", "transformers", "taut.audit._resume", "audit_processes"])
 LINES = [f"{first} {second} {third}".strip()
          for first in ("the", "dog") for second in ("cat", "dog", "")
          for third in ("sat", "ran", "the dog", "")][:23]  # fmt: skip
@@ -72,12 +72,12 @@ def _child(rank, world, port, model, lines, asked, stop, answer):
     import torch
 
     torch.set_num_threads(1)
-    from taut.audit import _command, _resume
+    from taut.audit import _resume
     from taut.audit._data import Samples
 
     _resume.SAVE_EVERY = -1.0  # after every batch
     _stop(rank, stop)
-    record, file = _command.audited(str(model), "bert", Samples("text", lines, ""), asked)
+    record, file = _resume.audited(str(model), "bert", Samples("text", lines, ""), asked)
     answer.put((rank, None if record is None else record.to_dict(), str(file)))
 
 

@@ -16,7 +16,7 @@ from audit_models import tiny  # noqa: E402
 from audit_processes import options  # noqa: E402
 
 from taut import audit  # noqa: E402
-from taut.audit import _command  # noqa: E402
+from taut.audit import _resume  # noqa: E402
 from taut.audit._data import Samples  # noqa: E402
 from taut.audit._identity import differences, identify  # noqa: E402
 from taut.audit._run import fresh_record  # noqa: E402
@@ -45,7 +45,7 @@ def saved(place, kind="gpt2", **settings):
 
 
 def audited(place, tmp_path, samples=TEXT, **more):
-    record, file = _command.audited(str(place), "m", samples, options(tmp_path / "out", **more))
+    record, file = _resume.audited(str(place), "m", samples, options(tmp_path / "out", **more))
     return record, file
 
 

@@ -16,7 +16,7 @@ class UnreadableError(ValueError):
     """Something has no content that could be read."""
 
 
-def mixed(*parts: bytes) -> bytes:
+def mixed(*parts: bytes | memoryview) -> bytes:
     """One digest of several parts; where they begin and end counts."""
     digest = hashlib.blake2b(digest_size=SIZE)
     for part in parts:
@@ -30,10 +30,10 @@ def tensor_digest(tensor: torch.Tensor) -> bytes:
     return mixed(*_pieces(tensor.detach()))
 
 
-def _pieces(tensor: torch.Tensor) -> Iterator[bytes]:
+def _pieces(tensor: torch.Tensor) -> Iterator[bytes | memoryview]:
     yield f"{tensor.dtype} {tuple(tensor.shape)} {tensor.layout}".encode()
     if hasattr(tensor, "to_local"):  # the share of this process
-        yield str(tensor.placements).encode()
+        yield str(getattr(tensor, "placements", "")).encode()
         yield from _pieces(tensor.to_local())
     elif hasattr(tensor, "__tensor_flatten__"):  # of torchao and others: made of plain tensors
         names, context = tensor.__tensor_flatten__()
@@ -50,7 +50,7 @@ def _pieces(tensor: torch.Tensor) -> Iterator[bytes]:
         try:
             dense = tensor if tensor.layout == torch.strided else tensor.to_dense()
             flat = dense.resolve_conj().resolve_neg().cpu().contiguous().flatten()
-            yield flat.view(torch.uint8).numpy().data
+            yield memoryview(flat.view(torch.uint8).numpy())  # no copy: weights are large
         except (RuntimeError, TypeError) as error:
             raise UnreadableError(f"{tensor.dtype} cannot be read: {error}") from None
 
