@@ -271,6 +271,30 @@ def test_what_cannot_be_identified_is_never_reused(tmp_path, monkeypatch, capsys
     assert again.heads == first.heads
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["a\nb", "c"], ["a", "b\nc"]),
+        ([torch.zeros(2, 6)], [torch.zeros(3, 4)]),
+        ([torch.zeros(4)], [torch.zeros(4, dtype=torch.int32)]),
+    ],
+    ids=["line breaks", "shape", "type"],
+)
+def test_data_of_the_same_bytes(one, other):
+    kind = "text" if isinstance(one[0], str) else "tensors"
+    mine, theirs = (Samples(kind, items, "").description for items in (one, other))
+    assert mine["digest"] != theirs["digest"]
+
+
+def test_pictures_of_the_same_bytes():
+    pictures = pytest.importorskip("PIL.Image")
+    mine, theirs = (
+        Samples("images", [pictures.new("RGB", size)], "").description
+        for size in ((2, 8), (4, 4))
+    )
+    assert mine["digest"] != theirs["digest"]
+
+
 def test_a_name_that_is_taken(tmp_path, capsys):
     """A file of the right name with another run inside is left alone, and this is said."""
     place = saved(tmp_path / "m")

@@ -28,8 +28,10 @@ class Samples(NamedTuple):
         files = self.kind in ("images", "sound")
         for item in self.items:
             named = files and isinstance(item, str)
-            digest.update(Path(item).read_bytes() if named else _bytes(item))
-            digest.update(b"\n")
+            content = Path(item).read_bytes() if named else _bytes(item)
+            form = "" if isinstance(item, str) else _form(item)
+            digest.update(f"{form} {len(content)} ".encode())  # where each begins and ends
+            digest.update(content)
         found = {"kind": self.kind, "samples": len(self.items), "source": self.source}
         return {**found, "digest": digest.hexdigest()}
 
@@ -68,6 +70,13 @@ def read_samples(given: list[str], limit: int, column: str | None = None) -> Sam
     if endings and endings <= set(SOUNDS):
         return Samples("sound", given[:limit], source)
     return Samples("text", text_lines(given)[:limit], source)
+
+
+def _form(item: Any) -> str:
+    """What bytes alone do not tell: type and shape of a tensor, mode and size of a picture."""
+    if isinstance(item, torch.Tensor):
+        return f"{item.dtype} {tuple(item.shape)}"
+    return f"{item.mode} {item.size}"
 
 
 def _bytes(item: Any) -> bytes:

@@ -50,7 +50,7 @@ def _pieces(tensor: torch.Tensor) -> Iterator[bytes | memoryview]:
         try:
             dense = tensor if tensor.layout == torch.strided else tensor.to_dense()
             flat = dense.resolve_conj().resolve_neg().cpu().contiguous().flatten()
-            yield memoryview(flat.view(torch.uint8).numpy())  # no copy: weights are large
+            yield flat.view(torch.uint8).numpy().data  # no copy: weights are large
         except (RuntimeError, TypeError) as error:
             raise UnreadableError(f"{tensor.dtype} cannot be read: {error}") from None
 
