@@ -185,6 +185,8 @@ def test_hooks_and_functions():
         model.make = lambda x, factor=factor: factor * x
         one, three = three, model
     assert not same(one, three)
+    one.make, three.make = lambda x: 2 * x, lambda x: 3 * x
+    assert not same(one, three)
 
 
 def test_names_and_places_do_not_count(tmp_path):
@@ -289,8 +291,7 @@ def test_data_of_the_same_bytes(one, other):
 def test_pictures_of_the_same_bytes():
     pictures = pytest.importorskip("PIL.Image")
     mine, theirs = (
-        Samples("images", [pictures.new("RGB", size)], "").description
-        for size in ((2, 8), (4, 4))
+        Samples("images", [pictures.new("RGB", size)], "").description for size in ((2, 8), (4, 4))
     )
     assert mine["digest"] != theirs["digest"]
 

@@ -8,7 +8,7 @@ import functools
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ class Fold:
             if isinstance(value, FunctionType):
                 inside += [self(value.__defaults__), self(value.__kwdefaults__)]
                 inside += [self(_content(cell)) for cell in value.__closure__ or ()]
+                inside += _body(value.__code__)
             return inside
         if callable(getattr(value, "to_dict", None)):
             if id(value) not in self._read:
@@ -98,6 +99,13 @@ class Fold:
         if self._strict:
             raise UnreadableError(f"a {kind.__qualname__} cannot be read")
         return []
+
+
+def _body(code: CodeType) -> list[bytes]:
+    """Which of the lambdas of a line it is; the text of all of them is in the file."""
+    inside = [part for c in code.co_consts if isinstance(c, CodeType) for part in _body(c)]
+    plain = [c for c in code.co_consts if isinstance(c, _PLAIN)]
+    return [code.co_code, repr((code.co_names, plain)).encode(), *inside]
 
 
 def _content(cell: Any) -> Any:

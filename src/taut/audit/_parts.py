@@ -98,9 +98,9 @@ def together(records: Sequence[Record], fresh: Record) -> Record:
     return fresh
 
 
-def remove(file: Path, parts: Sequence[Path]) -> None:
-    """Remove parts whose samples are in the record now, and what a killed process half wrote."""
-    for part in [*parts, *file.parent.glob(f"{file.stem}.*.part")]:
+def remove(parts: Sequence[Path]) -> None:
+    """Remove parts whose samples are in the record now."""
+    for part in parts:
         part.unlink(missing_ok=True)
 
 

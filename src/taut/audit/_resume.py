@@ -96,7 +96,7 @@ def _take_up(record: Record, file: Path, here: Processes, size: int) -> None:
         if record.samples and state not in there:
             record.save(file)
     here.all(None)  # it is written: the parts may go
-    remove(file, [part.file for part in found if part.file != file])
+    remove([part.file for part in found if part.file != file])
 
 
 def _left(record: Record, size: int) -> list[int]:
@@ -116,7 +116,7 @@ def _finished(record: Record, file: Path, here: Processes) -> Record | None:
         record.save(file)
     here.all(None)
     if here.rank:
-        remove(file, [part_of(file, here.rank)])
+        remove([part_of(file, here.rank)])
         return None
     return record
 
