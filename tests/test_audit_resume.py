@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -25,6 +26,8 @@ from taut.audit._batches import batches  # noqa: E402
 from taut.audit._data import Samples  # noqa: E402
 from taut.audit._lock import locked  # noqa: E402
 from taut.audit._parts import part_of  # noqa: E402
+from taut.audit._processes import Processes  # noqa: E402
+from taut.audit._run import fresh_record  # noqa: E402
 from taut.torch._inputs import tokenizer_of  # noqa: E402
 from taut.torch._load import load  # noqa: E402
 
@@ -303,3 +306,24 @@ def test_layers_have_one_order_whatever_comes_first():
     names = [layer.path for layer in alone.record.layers]
     assert names == ["a", "c", "b"]
     assert [layer.path for layer in turned.record.layers] == names
+
+
+def test_processes_that_loaded_different_models_say_so():
+    """Weights that are drawn without a seed: their records could not be put together."""
+
+    class Two(Processes):
+        def all(self, value):
+            return [value, fresh_record(nn.Linear(2, 2), "m")]
+
+    with pytest.raises(ValueError, match="different models or data, which differ in weights: is"):
+        _resume._agree(fresh_record(nn.Linear(2, 2), "m"), Two(0, 2))
+
+
+def test_a_folder_without_locks(tmp_path, monkeypatch, capsys):
+    def none(_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr("taut.audit._lock._take", none)
+    with locked(tmp_path / "a.json"):
+        assert list(tmp_path.iterdir()) == []
+    assert "has no locks: do not run the same audit twice" in capsys.readouterr().err

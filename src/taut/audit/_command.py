@@ -75,6 +75,8 @@ def _audit(place: str, label: str, samples: Samples, options: Options) -> Path |
 
 
 def _say(record: Record, file: Path, options: Options) -> None:
+    if not record.samples:
+        return  # stopped before the first batch: nothing was seen of any attention
     if not record.layers and not record.missed and record.logits is None:
         raise ValueError("no attention was seen in this model; --logits measures what it gives out")
     if options.as_json:
