@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from taut.audit._sources import is_own
-from taut.audit._weights import UnreadableError, mixed, tensor_digest
+from taut.audit._code import is_own
+from taut.audit._digests import UnreadableError, mixed, tensor_digest
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.layout)
 

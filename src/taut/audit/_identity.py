@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from taut.audit._code import is_own, sources
+from taut.audit._digests import UnreadableError, Weights, mixed
 from taut.audit._fold import Fold
-from taut.audit._sources import is_own, sources
-from taut.audit._weights import UnreadableError, Weights, mixed
 
 if TYPE_CHECKING:
     from taut.audit._record import Record

@@ -7,9 +7,9 @@ from typing import Any
 from torch import nn
 
 from taut.audit._data import Samples
+from taut.audit._digests import mixed
 from taut.audit._identity import plain
 from taut.audit._sound import features_of
-from taut.audit._weights import mixed
 from taut.torch._inputs import _preprocessor, tokenizer_of
 
 
