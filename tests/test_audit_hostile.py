@@ -133,15 +133,16 @@ def test_both_parts_of_a_difference_are_seen_once():
     assert (len(record.layers), record.missed) == (2, [])
 
 
-def test_heads_that_meet_no_product_are_reported():
-    class Pointwise(Attention):
+def test_weights_whose_use_is_not_followed_are_reported():
+    class Lost(Attention):
         def forward(self, q):
-            return (self.make(self, q)[..., None] * self.v[:, :, None]).sum(-2)
+            return torch.cumprod(self.make(self, q), dim=-1)[..., :3].contiguous()
 
-    record = audit.run(Pointwise(lambda s, q: sm(q @ s.k.mT)), [torch.randn(1, 2, 6, 4).double()])
-    assert record.missed == [("", "softmax without a product")]
+    record = audit.run(Lost(lambda s, q: sm(q @ s.k.mT)), [torch.randn(1, 2, 6, 4).double()])
+    assert record.missed == [("", "weights of a softmax go into cumprod")]
     odd = Attention(lambda s, q: sm((q @ s.k.mT)[None, None])[0, 0])
-    assert "no known layout" in audit.run(odd, [torch.randn(1, 2, 6, 4).double()]).missed[0][1]
+    found = audit.run(odd, [torch.randn(1, 2, 6, 4).double()])
+    assert [row["rows"] for row in found.heads] == [6, 6]
     with pytest.warns(DeprecationWarning, match="script"):
         scripted = torch.jit.script(nn.Linear(2, 2))
     with pytest.raises(TypeError, match="scripted"):

@@ -606,7 +606,7 @@ def test_penalties_and_history():
     monitor = Monitor(model, penalties=[Penalty()], keep=2, heads=False)
     for step in (5, 6, 7):
         monitor.steps = step
-        assert monitor.measure(input_ids=ids)["penalty/spread"] == 0.25
+        assert monitor.measure(input_ids=ids)["values/spread"] == 0.25
     assert [found.step for found in monitor.history] == [6, 7]
     with pytest.raises(ValueError, match="spread"):
         Monitor(model, penalties=[Penalty(), Penalty()]).measure(input_ids=ids)

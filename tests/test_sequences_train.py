@@ -30,7 +30,7 @@ from taut.sequences._recipe import Recipe  # noqa: E402
 from taut.sequences._run import _encoded, run  # noqa: E402
 from taut.sequences._subwords import END, PAD, Subwords  # noqa: E402
 from taut.sequences._train import Data, train  # noqa: E402
-from taut.sequences._ways import Way  # noqa: E402
+from taut.sequences._ways import Way, constrained  # noqa: E402
 
 WAYS = ("base", "VAR-I=1e-3", "VAR-III=1e-3", "local=1", "cap=0.2", "cosine")
 
@@ -196,6 +196,100 @@ def test_constraints_change_the_run(tmp_path):
             assert max(float(torch.linalg.matrix_norm(m.detach(), 2)) for m in maps) <= 0.2
     names = list(found)
     assert not any(same(found[a], found[b]) for a in names for b in names if a < b)
+
+
+@pytest.mark.parametrize(
+    ("way", "name"), [("VAR-III=1e-3", "orthogonality"), ("local=1", "local_constant")]
+)
+def test_the_log_tells_the_loss_from_the_penalty(way, name, tmp_path, monkeypatch):
+    """``loss`` is the task's; with the penalty, as it is added, it is what gradients are of."""
+    from accelerate import Accelerator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    real, given = Accelerator.backward, []
+
+    def backward(self, loss, **options):
+        given.append(float(loss.detach()))
+        real(self, loss, **options)
+
+    monkeypatch.setattr(Accelerator, "backward", backward)
+    monkeypatch.setattr(_train, "LOG_EVERY", 1)
+    recipe = replace(RECIPE, accumulate=2, steps=4)
+    train(new_model(), DATA, recipe, tmp_path / "base")
+    given.clear()
+    train(new_model(), DATA, replace(recipe, way=Way.parse(way)), tmp_path / "way")
+    plain, log = (
+        [line for line in lines(tmp_path / folder / "log.jsonl") if "loss" in line]
+        for folder in ("base", "way")
+    )
+    assert log[0]["loss"] == plain[0]["loss"]
+    assert len(log) == 4
+    for line, first, second in zip(log, given[::2], given[1::2], strict=True):
+        parts = {key: value for key, value in line.items() if key.startswith("penalty/")}
+        assert set(parts) == {f"penalty/{name}"}
+        assert parts[f"penalty/{name}"] > 0
+        assert line["loss"] + sum(parts.values()) == pytest.approx(first + second, rel=1e-5)
+    assert any(key.startswith("values/") for key in log[0])  # by part or layer, without a strength
+    board = EventAccumulator(str(tmp_path / "way" / "tensorboard")).Reload()
+    for key in ("loss", f"penalty/{name}"):
+        found = [event.value for event in board.Scalars(key)]
+        assert found == pytest.approx([line[key] for line in log], rel=1e-6)
+
+
+@pytest.mark.parametrize("way", ["VAR-III=1e-3", "local=1"])
+def test_steps_are_those_of_a_loop_by_hand(way, tmp_path):
+    """Bit by bit: what is logged changes nothing in what is trained."""
+    from transformers import get_inverse_sqrt_schedule
+
+    recipe = replace(RECIPE, size="sure", steps=5, way=Way.parse(way), accumulate=2)
+    model, byhand = new_model(recipe), new_model(recipe).train()
+    train(model, DATA, recipe, tmp_path)
+    optimizer = torch.optim.Adam(byhand.parameters(), lr=recipe.rate, betas=(0.9, 0.98), eps=1e-9)
+    schedule = get_inverse_sqrt_schedule(optimizer, recipe.warmup)
+    (penalty,) = constrained(byhand, optimizer, recipe.way, recipe.seed)
+    batches = endless(DATA.train, recipe.pieces, recipe.seed)
+    for _ in range(recipe.steps):
+        for _ in range(2):
+            batch = tensors(DATA.train, next(batches))
+            labels = batch.pop("labels").flatten()
+            logits = byhand(**batch).logits.flatten(0, 1)
+            loss = torch.nn.functional.cross_entropy(
+                logits, labels, ignore_index=-100, label_smoothing=recipe.smoothing
+            )
+            ((loss + penalty.penalty()) / 2).backward()
+        torch.nn.utils.clip_grad_norm_(byhand.parameters(), recipe.clip)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+    penalty.bake()
+    assert same(weights(model), weights(byhand))
+
+
+def test_validation_and_the_best_weights_are_of_the_task(tmp_path):
+    """A penalty as large as a hundred losses is not in the loss that ends a run."""
+    from transformers import AutoModelForSeq2SeqLM
+
+    recipe = replace(RECIPE, way=Way.parse("VAR-III=1"), steps=8)
+    progress = train(new_model(), DATA, recipe, tmp_path)
+    log = lines(tmp_path / "log.jsonl")
+    assert next(line["penalty/orthogonality"] for line in log if "loss" in line) > 100
+    best = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / f"best-{progress.best_step}").eval()
+    batch = tensors(DATA.valid, range(len(DATA.valid)))
+    with torch.no_grad():
+        expected = float(best(**batch).loss)
+    assert progress.best == pytest.approx(expected, rel=1e-5)
+    assert progress.best == min(line["valid/loss"] for line in log if "valid/loss" in line)
+
+
+def test_a_penalty_that_is_not_a_number_ends_the_run(tmp_path, monkeypatch):
+    """Also one without a gradient, as the value itself says that something broke."""
+    from taut.control import Orthogonality
+
+    real = Orthogonality.penalty
+    monkeypatch.setattr(Orthogonality, "penalty", lambda self: real(self) + math.inf)
+    recipe = replace(RECIPE, way=Way.parse("VAR-III=1e-3"))
+    with pytest.raises(FloatingPointError, match=r"penalty/orthogonality inf .* at step 1"):
+        train(new_model(), DATA, recipe, tmp_path)
 
 
 def test_early_stopping_and_the_best_weights(tmp_path, monkeypatch):
@@ -506,15 +600,13 @@ def test_two_processes_do_what_one_does(tmp_path):
     for name, value in weights(model).items():
         torch.testing.assert_close(first[name], value, rtol=1e-3, atol=1e-5)
     assert not same(first, weights(new_model(recipe)))
-    losses = [
-        [
-            line["valid/loss"]
-            for line in lines(tmp_path / name / "log.jsonl")
-            if "valid/loss" in line
-        ]
-        for name in ("one", "two")
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for key in ("valid/loss", "loss", "penalty/orthogonality", "values/AM"):
+        one, two = (
+            [line[key] for line in lines(tmp_path / name / "log.jsonl") if key in line]
+            for name in ("one", "two")
+        )
+        assert one == pytest.approx(two, rel=1e-4)
+        assert one
 
 
 def test_half_precision(tmp_path):

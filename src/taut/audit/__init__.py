@@ -4,12 +4,13 @@
 what stands out in it. Needs PyTorch: ``pip install "taut[torch]"``.
 """
 
-from taut.audit._capture import Missed, Seen, capture
+from taut.audit._capture import capture
 from taut.audit._compare import Compared, compare
 from taut.audit._findings import Finding, findings
 from taut.audit._record import Layer, Record
 from taut.audit._report import save_picture, write_report
 from taut.audit._run import Auditor, run
+from taut.audit._seen import Missed, Seen
 
 __all__ = [
     "Auditor",

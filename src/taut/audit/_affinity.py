@@ -21,35 +21,41 @@ ROUNDING = 1 + 1e-5  # of single precision, many times
 
 
 def affinity(rows: Rows, product: Product | None) -> Array:
-    """The bound for every sample and head; infinite where the keys are not known."""
-    samples, heads, _, count = rows.scores.shape
-    unknown = np.full((samples, heads), math.inf)
-    if product is None or not product.known or product.keys.shape[0] != samples * heads:
+    """The bound for every head; infinite where the keys are not known."""
+    count, keys_seen = rows.scores.shape[1], rows.scores.shape[3]
+    unknown = np.full(count, math.inf)
+    if product is None or not product.known or rows.heads is None:
         return unknown
     keys = product.keys.detach().transpose(1, 2)
     keys = keys if keys.dtype == torch.float64 else keys.float()
-    keys = keys.reshape(samples, heads, *keys.shape[1:])
-    if keys.shape[2] != count and not (product.bent and keys.shape[2] == count - 1):
+    if keys.shape[1] != keys_seen and not (product.bent and keys.shape[1] == keys_seen - 1):
+        return unknown
+    if not keys.shape[0] or rows.heads.numel() % keys.shape[0]:
         return unknown
     width = diameter(keys)
     if product.bent:
         width = torch.maximum(width, keys.norm(dim=-1).amax(dim=-1))
     found = width * (math.sqrt(2) / 4 * product.factor * ROUNDING)
-    return torch.where(torch.isnan(found), math.inf, found).cpu().numpy()
+    each = torch.where(torch.isnan(found), math.inf, found).cpu().numpy()
+    # Rows come in the order of the product: each of its matrices with the heads that it holds.
+    heads = rows.heads.reshape(keys.shape[0], -1).cpu().numpy()
+    bound = np.zeros(count)
+    np.maximum.at(bound, heads, np.broadcast_to(each[:, None], heads.shape))
+    return bound
 
 
 def diameter(keys: torch.Tensor) -> torch.Tensor:
-    """Largest distance of two keys, or a little more; keys are (samples, heads, keys, width).
+    """Largest distance of two keys, or a little more; keys are (matrices, keys, width).
 
     Only keys far from the middle can be far from each other: those are compared pair by pair, and
     any other pair is at most as far apart as the triangle inequality says.
     """
-    away = (keys - keys.mean(dim=2, keepdim=True)).norm(dim=-1)
-    most = min(FARTHEST, keys.shape[2])
-    far, places = away.topk(min(most + 1, keys.shape[2]), dim=-1)
-    chosen = keys.gather(2, places[..., :most, None].expand(-1, -1, -1, keys.shape[-1]))
+    away = (keys - keys.mean(dim=1, keepdim=True)).norm(dim=-1)
+    most = min(FARTHEST, keys.shape[1])
+    far, places = away.topk(min(most + 1, keys.shape[1]), dim=-1)
+    chosen = keys.gather(1, places[..., :most, None].expand(-1, -1, keys.shape[-1]))
     exact = torch.cdist(chosen, chosen, compute_mode="donot_use_mm_for_euclid_dist")
     found = exact.amax(dim=(-2, -1))
-    if most < keys.shape[2]:
+    if most < keys.shape[1]:
         found = torch.maximum(found, far[..., 0] + far[..., most])
     return found

@@ -1,183 +1,169 @@
 """Watch every attention softmax of a model, without editing it.
 
-A dispatch mode sees all operations that PyTorch runs. A softmax is attention if what comes out of
-it is multiplied with values by a matrix product; this tells it from the routers of mixtures of
-experts and from classifiers. Fused attention hides its scores, so it is switched to its plain form
-for the time being; where one is met nevertheless, it is reported as missed.
+A dispatch mode sees all operations that PyTorch runs. A softmax is attention if values are averaged
+by what comes out of it; this tells it from the routers of mixtures of experts and from classifiers.
+Fused attention hides its scores, so it is switched to its plain form for the time being; where one
+is met nevertheless, it is reported as missed, and so is whatever else cannot be seen.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from taut.audit._product import Product, Products, changes
+from taut.audit._exponentials import Begun, Exponentials
+from taut.audit._origins import Origins
+from taut.audit._product import Products
+from taut.audit._seen import Missed, Seen
+from taut.audit._sources import Sources, told_apart
+from taut.audit._tensors import changes, op_name, tensors_in
+from taut.audit._weights import Weights
 
-_ATEN = torch.ops.aten
-_FUSED = re.compile(r"attention|attn|transformer_encoder|masked_softmax")
-# What may happen to weights between the softmax and the product with the values.
-_CROPS = (
-    _ATEN.slice, _ATEN.expand, _ATEN.constant_pad_nd, _ATEN.as_strided, _ATEN.cat, _ATEN.stack,
-    _ATEN.repeat, _ATEN.index_select, _ATEN.index, _ATEN.gather, _ATEN.topk, _ATEN.where,
-    _ATEN.copy_,
-)  # fmt: skip
-_MEETINGS = (_ATEN.bmm, _ATEN.mm, _ATEN.baddbmm, _ATEN.addmm, _ATEN.mv, _ATEN.addmv)
-
-
-class Seen(NamedTuple):
-    """One softmax of attention."""
-
-    path: str  # of the module that ran it
-    scores: torch.Tensor  # what went in, the keys last
-    weights: torch.Tensor  # what came out, laid out alike
-    dim: int  # along which it was taken, counted from the front
-    product: Product | None = None  # the keys that the scores came from, where this is known
-
-
-class Missed(NamedTuple):
-    """Attention whose scores could not be seen."""
-
-    path: str
-    operation: str
-
+_SOFTMAX = ("_softmax", "_safe_softmax", "softmax")
+_FUSED = re.compile(r"attention|attn|transformer_encoder|softmax")
+_NAMESPACES = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "torchvision")
 
 Visit = Callable[[Seen], None]
 
 
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Follow the outputs of softmaxes until they meet a matrix product."""
+class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Follow the inputs to softmaxes, and the outputs of softmaxes to their use."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, visit: Visit, model: nn.Module) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.visit = visit
         self.path = [""]
         self.missed: list[Missed] = []
+        self._thread = threading.get_ident()
         self._products = Products(model)
-        # By storage: what was seen and not visited yet, and the tensor, so that it stays alive.
-        self._flow: dict[int, tuple[list[Seen], torch.Tensor]] = {}
-        self._logs: dict[int, tuple[torch.Tensor, int]] = {}  # log-softmaxes, that exp may follow
-        self._open: list[list[Seen]] = []
+        self.origins = Origins(self._products.fixed)
+        self.sources = Sources(self.origins)
+        self._weights = Weights(visit, self.origins.of)
+        self._exponentials = Exponentials()
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(function, torch._ops.HigherOrderOperator):  # flex_attention, torch.cond
+            self._miss(f"{function}, an operator that cannot be looked into")
+            return function(*args, **kwargs)
         if torch.is_inference_mode_enabled() and function is not torch.ops.prim.device.default:
             with self:  # in inference mode composite operations arrive whole
                 parts = function.decompose(*args, **kwargs)
             if parts is not NotImplemented:
                 return parts
+        given: Any = args[0] if args else None
         if changes(function):
-            self._keep(args)
+            self._weights.keep(args)
+            if op_name(function) == "exp":  # it overwrites the scores
+                given = given.clone()
+                self.origins.set(given, self.origins.of(args[0]))
         result = function(*args, **kwargs)
         self._products.note(function, args, kwargs, result)
-        self._note(function, args, result)
+        self.origins.note(function, args, kwargs, result)
+        self._note(function, args, given, result)
         return result
 
-    def _note(self, function: Any, args: Any, result: Any) -> None:
-        packet = getattr(function, "overloadpacket", None)
+    def _note(self, function: Any, args: Any, given: Any, result: Any) -> None:
+        name = op_name(function)
         first = result[0] if isinstance(result, (tuple, list)) and result else result
-        if packet in (_ATEN._softmax, _ATEN._safe_softmax, _ATEN.softmax):
-            self._begin(args[0], args[1], first)
-        elif packet is _ATEN._log_softmax:
-            self._logs = {_storage(first): (args[0], args[1])}
-        elif packet is _ATEN.exp and _storage(args[0]) in self._logs:
-            self._begin(*self._logs.pop(_storage(args[0])), first)
-        elif packet in _MEETINGS and not (packet is _ATEN.addmm and self._products.fixed(args[2])):
-            for factor in _tensors(args):
-                found, _ = self._flow.pop(_storage(factor), ([], None))
-                while found:  # several names of one softmax: visited once
-                    self.visit(found.pop())
-        elif _fused(function):
-            self.missed.append(Missed(self.path[-1], str(function)))
-        elif isinstance(first, torch.Tensor) and first.is_floating_point():
-            self._flow_on(packet, args, first)
+        if name in _SOFTMAX and given.layout is torch.strided and not given.is_nested:
+            begun = Begun(given, args[1] % max(given.ndim, 1), self.origins.of(given))
+            self._begin(begun, first)
+        elif _hidden(function) and name != "_log_softmax":
+            self._miss(str(function))
+        elif _strange(function, args):
+            self._miss(f"{function}, an operator that cannot be looked into")
+        elif isinstance(given, torch.Tensor) and isinstance(first, torch.Tensor):
+            known = self._exponentials.note(name, args, given, first, self.origins.of(given))
+            if known is None:
+                self._weights.note(function, args, result)
+            else:
+                self._begin(known, first)
+        else:
+            self._weights.note(function, args, result)
 
-    def _begin(self, scores: torch.Tensor, dim: int, weights: torch.Tensor) -> None:
-        dim = dim % scores.ndim
+    def _begin(self, begun: Begun, weights: torch.Tensor) -> None:
+        scores, dim, origin, plain = begun
+        if scores.ndim == 0:
+            return
+        if not plain or scores.shape != weights.shape:
+            if origin is not None and origin.other is not None:
+                self._miss("exponentials over their sum in a form that is not known")
+            return
         product = self._products.of(scores) if dim == scores.ndim - 1 else None
         rows, shares = (t.detach().movedim(dim, -1) for t in (scores, weights))
-        seen = [Seen(self.path[-1], rows, shares, dim, product)]
-        self._open = [*filter(None, self._open), seen]
-        self._flow[_storage(weights)] = (seen, weights)
+        origin = origin and origin.moved(lambda part: part.movedim(dim, -1))
+        self.origins.mark_weights(weights)
+        self._weights.begin(Seen(self.path[-1], rows, shares, dim, product, origin), weights)
 
-    def _flow_on(self, packet: Any, args: Any, result: torch.Tensor) -> None:
-        """Casts, dropout, gates, crops and joins of weights are still weights."""
-        into: list[Seen] = []
-        for given in _tensors(args):
-            known = self._flow.get(_storage(given))
-            same = result.numel() == given.numel() or packet in _CROPS
-            if known and known[0] and same:
-                if not into:
-                    into = known[0]
-                elif known[0] is not into:  # two softmaxes in one tensor
-                    into += known[0]
-                    known[0].clear()
-        if into:
-            self._flow[_storage(result)] = (into, result)
+    def _miss(self, operation: str) -> None:
+        self.missed.append(Missed(self.path[-1], operation))
 
-    def _keep(self, args: Any) -> None:
-        """Something is about to be written: what was seen of it is copied first."""
-        if not any(self._open):
-            return
-        written = {_storage(tensor) for tensor in _tensors(args)}
-        for seen in filter(None, self._open):
-            for i, each in enumerate(seen):
-                if _storage(each.scores) in written or _storage(each.weights) in written:
-                    scores, weights = each.scores.clone(), each.weights.clone()
-                    seen[i] = each._replace(scores=scores, weights=weights)
+    def enter(self, name: str) -> None:
+        """A module begins; what runs in another thread than the capture is not seen."""
+        if threading.get_ident() == self._thread:
+            self.path.append(name)
+        else:
+            self.missed.append(Missed(name, "runs in another thread"))
+
+    def leave(self) -> None:
+        """A module ends."""
+        if threading.get_ident() == self._thread:
+            self.path.pop()
 
     def forget(self) -> None:
-        """Let go of softmaxes that met no product; those of heads cannot be anything else."""
-        for seen in filter(None, self._open):
-            heads = [each for each in seen if each.scores.ndim >= 4]
-            self.missed += [Missed(each.path, "softmax without a product") for each in heads]
-            seen.clear()
-        self._flow.clear()
-        self._logs.clear()
+        """Let go of softmaxes whose weights were not used; those over keys are reported."""
+        self.missed += self._weights.forget()
+        self._exponentials.forget()
 
 
 @cache
-def _fused(function: Any) -> bool:
+def _hidden(function: Any) -> bool:
     return bool(_FUSED.search(str(function))) and "backward" not in str(function)
 
 
-def _storage(tensor: Any) -> int:
-    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
-    return tensor.untyped_storage().data_ptr() if strided else -1
+@cache
+def _own(function: Any) -> bool:
+    return str(function.namespace) in _NAMESPACES
 
 
-def _tensors(args: Any) -> Iterator[torch.Tensor]:
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
+def _strange(function: Any, args: Any) -> bool:
+    """Whether an operator is none of PyTorch's own and takes several tensors of numbers."""
+    if _own(function):
+        return False
+    given = [t for t in tensors_in(args) if t.is_floating_point() and t.ndim >= 2]
+    return len(given) > 1
 
 
 @contextmanager
-def capture(model: nn.Module, visit: Visit) -> Iterator[_Watch]:
+def capture(model: nn.Module, visit: Visit) -> Iterator[Watch]:
     """Call ``visit`` for every softmax of attention that the model runs meanwhile.
 
     What a visitor needs it must take at once: the tensors are the model's own. Attention
     implementation, hooks and switches are as before afterwards, also after an error.
     """
     plain: Any = getattr(model, "_orig_mod", model)  # of a compiled model
-    if isinstance(plain, torch.jit.ScriptModule):
-        raise TypeError("a scripted model cannot be watched; give the one it was made from")
-    watch = _Watch(visit, plain)
+    for name, module in plain.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            what = f"the submodule {name} is scripted and" if name else "a scripted model"
+            raise TypeError(f"{what} cannot be watched; give the one it was made from")
+    watch = Watch(visit, plain)
     with ExitStack() as stack:
         for name, module in plain.named_modules():
             enter, leave = _steps(watch, name)
-            stack.callback(module.register_forward_pre_hook(enter).remove)
+            stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(leave, always_call=True).remove)
         _eager(plain, stack)
         fast = torch.backends.mha.get_fastpath_enabled()
@@ -190,14 +176,28 @@ def capture(model: nn.Module, visit: Visit) -> Iterator[_Watch]:
         yield watch
 
 
-def _steps(watch: _Watch, name: str) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Hooks that note which module runs. They return nothing, so they change nothing."""
+def real_rows(watch: Watch, output: torch.Tensor) -> torch.Tensor | None:
+    """Which rows of something that the model gave out are no padding; None if all are."""
+    origin = watch.origins.of(output)
+    if origin is None:
+        return None
+    rows = origin.along(-1)
+    return watch.sources.real(rows.sample, rows.token)
 
-    def enter(*_: Any) -> None:
-        watch.path.append(name)
+
+def _steps(watch: Watch, name: str) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """Hooks that note which module runs, and what the model as a whole reads."""
+
+    def enter(module: nn.Module, args: Any, kwargs: Any) -> Any:
+        watch.enter(name)
+        if name:
+            return None
+        kwargs = told_apart(kwargs)
+        watch.sources.begin(module, args, kwargs)
+        return args, kwargs
 
     def leave(*_: Any) -> None:
-        watch.path.pop()
+        watch.leave()
 
     return enter, leave
 

@@ -32,9 +32,9 @@ def pick(
     """Some rows of each of the first samples: their scores that are not hidden."""
     found = []
     for index, sample in enumerate(samples):
-        if sample >= first or not kept[index].any():
+        if not 0 <= sample < first or not kept[index].any():
             continue
-        source = np.random.default_rng((seed, layer, int(sample), index % rows.windows))
+        source = np.random.default_rng((seed, layer, int(sample)))
         heads, queries = np.nonzero(kept[index])
         for place in source.integers(len(heads), size=count):
             row = rows.scores[index, heads[place], queries[place]].detach().double().cpu().numpy()

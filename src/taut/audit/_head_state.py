@@ -61,8 +61,13 @@ class HeadState:
         # The largest affinity bound; infinite where the keys were not known.
         self.affinity = np.zeros(heads)
 
-    def add(self, values: dict[str, Array], samples: Array, kept: Array, broken: Array) -> None:
-        """Take in rows: ``values`` are (samples, heads, queries), ``kept`` says which count."""
+    def add(
+        self, values: dict[str, Array], samples: Array, queries: Array, kept: Array, broken: Array
+    ) -> None:
+        """Take in rows: ``values`` are (samples, heads, queries), ``kept`` says which count.
+
+        ``samples`` and ``queries``, (samples, queries), are the places that rows are known by.
+        """
         self.counts["rows"] += kept.sum(axis=(0, 2))
         self.counts["broken"] += broken.sum(axis=(0, 2))
         self.counts["hidden"] += (~kept & ~broken).sum(axis=(0, 2))
@@ -82,8 +87,8 @@ class HeadState:
             lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
             for h in np.flatnonzero(lowered >= self.maxima[name]):
                 at = (values[name][:, h] == lowered[h]) & kept[:, h]
-                rows, queries = np.nonzero(at)
-                self._raise(name, int(h), lowered[h], samples[rows], queries)
+                rows, places = np.nonzero(at)
+                self._raise(name, int(h), lowered[h], samples[rows], queries[rows, places])
 
     def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
         """Take in a maximum and where it was; the first place where there are several."""

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 
+from taut.audit._origin import NOT_A_TOKEN, TOKENS, Origin, least, one_along, varies
+from taut.audit._reduce import HIDDEN
+from taut.audit._seen import Seen
+from taut.audit._sources import STRANGERS, Sources
+
 _NAMES = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Rows(NamedTuple):
-    """Scores and weights as (samples, heads, queries, keys).
+    """Scores and weights as (samples, heads, queries, keys), and where the rows come from.
 
-    Where a model cuts its input into windows, the windows of a sample follow each other among the
-    samples: ``windows`` says how many there are.
+    Where a model cuts its input into blocks, the queries of all blocks of a sample follow each
+    other.
     """
 
     scores: torch.Tensor
     weights: torch.Tensor
-    windows: int
+    samples: Array  # the number of each sample in its batch; -1 where it is not known
+    queries: Array  # the place of each query in its sequence, (samples, queries)
+    real: torch.Tensor | None = None  # False for queries that are padding, like ``scores``
+    source: str = ""  # the argument of the model that the queries are tokens of, if they are
+    heads: torch.Tensor | None = None  # the head of every row in the model's own layout
 
 
 def heads_of(module: nn.Module | None) -> int | None:
@@ -32,49 +43,118 @@ def heads_of(module: nn.Module | None) -> int | None:
     return None
 
 
-def arranged(scores: torch.Tensor, weights: torch.Tensor, heads: int | None, samples: int) -> Rows:
-    """Bring scores and weights of any layout into one, or say that it is not known."""
-    shape = scores.shape
-    if scores.ndim == 4:
-        if shape[1] != heads and shape[2] == heads:  # (samples, queries, heads, keys)
-            scores, weights = scores.transpose(1, 2), weights.transpose(1, 2)
-    elif scores.ndim == 3:
-        count = heads
-        if shape[0] == samples:  # heads are taken one after the other
-            count = 1
-        elif count is None or shape[0] % count:
-            count = shape[0] // samples if shape[0] % samples == 0 else 1
-        scores, weights = (t.reshape(-1, count, *shape[1:]) for t in (scores, weights))
-    elif scores.ndim == 2:
-        scores, weights = scores[None, None], weights[None, None]
-    elif scores.ndim == 5:  # (samples, windows, heads, ...), or (samples, groups, heads, ...)
-        grouped = shape[0] == samples and shape[1] * shape[2] == heads
-        scores, weights = (
-            t.flatten(1, 2) if grouped else t.flatten(0, 1) for t in (scores, weights)
-        )
-    else:
-        raise ValueError(f"scores of shape {tuple(shape)} have no known layout")
-    count = len(scores)
-    return Rows(scores, weights, count // samples if count % samples == 0 else 1)
+def arranged(seen: Seen, sources: Sources, heads: int | None) -> Rows:
+    """Bring scores and weights of any layout into one, or say that it is not known.
+
+    Heads are features that were split off before the product of queries and keys; ``heads``, what
+    the module says, decides where features themselves are rows.
+    """
+    return _by_origin(seen, sources, heads) or _by_shape(seen, sources.samples, heads)
 
 
-_FIRST = ("input_ids", "inputs_embeds", "pixel_values", "input_features", "input_values")
+def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
+    """By where the rows come from, as far as this is known."""
+    if seen.origin is None:
+        return None
+    origin = _visible(seen, seen.origin)
+    sample, token = (one_along(part, -1) for part in (origin.sample, origin.token))
+    if origin.other is not None and varies(origin.token, -1):
+        token = one_along(origin.other, -1)  # keys were the left factor
+    head = _heads(sample, least(origin.feature, -1), origin.other is not None, heads)
+    head = _several(sample, head, token, heads)
+    rows = sample.numel()
+    group = (_numbers(sample) * (int(head.max()) + 1) + head).flatten()
+    counts = torch.bincount(group)
+    if bool((sample < 0).any()) or len(set(counts.tolist())) > 1:
+        return None
+    count, width = len(counts) // (int(head.max()) + 1), seen.scores.shape[-1]
+    order = torch.argsort(group, stable=True)
+    still = bool((order == torch.arange(rows, device=order.device)).all())
+    shape = (count, int(head.max()) + 1, -1)
+
+    def put(tensor: torch.Tensor) -> torch.Tensor:
+        flat = tensor.reshape(rows, -1)
+        flat = flat if still else flat.index_select(0, order.to(flat.device))
+        return flat.reshape(*shape, width) if tensor.ndim > sample.ndim else flat.reshape(shape)
+
+    lined, tokens = put(sample), put(token)
+    names = lined[:, 0, 0].cpu().numpy()
+    source = sources.name(int(tokens.min()))
+    if tokens.numel() and source != sources.name(int(tokens.max())):
+        source = ""
+    return Rows(
+        put(seen.scores), put(seen.weights), np.where(names < STRANGERS, names, -1),
+        _places(tokens[:, 0]), sources.real(lined, tokens), source, head,
+    )  # fmt: skip
 
 
-def batch_size(inputs: Any, model: nn.Module) -> int:
-    """Samples of a batch: the first length of what is read, or the second, if tokens come first."""
-    if isinstance(inputs, dict):
-        named = [inputs[name] for name in _FIRST if name in inputs]
-        values = [*named, *inputs.values()]
-    else:
-        values = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
-    for value in values:
-        if isinstance(value, torch.Tensor) and value.ndim:
-            return value.shape[1] if value.ndim == 3 and _tokens_first(model) else len(value)
-    raise ValueError("a batch must hold a tensor")
+def _visible(seen: Seen, origin: Origin) -> Origin:
+    """The origin without entries that are masked, which may come from anywhere."""
+    if not varies(origin.token, -1) and not bool((one_along(origin.sample, -1) < 0).any()):
+        return origin
+    hidden = (seen.scores < HIDDEN) | (origin.sample < 0)
+    feature = torch.where(hidden, torch.iinfo(torch.int64).max, origin.feature)
+    clean = origin.moved(lambda part: torch.where(hidden, NOT_A_TOKEN, part))
+    return clean._replace(feature=feature)
 
 
-def _tokens_first(model: nn.Module) -> bool:
-    """Whether all attention is torch's own, with the tokens before the samples."""
-    found = [m.batch_first for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
-    return bool(found) and not any(found)
+def _heads(
+    sample: torch.Tensor, feature: torch.Tensor, product: bool, known: int | None
+) -> torch.Tensor:
+    """The number of the head of every row: the rank of its features within its sample."""
+    shape = sample.shape
+    for dim in range(sample.ndim):  # of what is only repeated, once
+        if sample.stride(dim) == 0 and feature.stride(dim) == 0 and shape[dim] > 1:
+            sample, feature = sample.narrow(dim, 0, 1), feature.narrow(dim, 0, 1)
+    found, place = torch.unique(_joined(sample, feature), return_inverse=True)
+    count = max(1, len(found) // max(1, len(torch.unique(sample))))
+    rank: torch.Tensor = place.reshape(feature.shape) % count
+    if not product and known and count > known and count % known == 0:
+        rank = rank // (count // known)  # rows are features themselves, so many for each head
+    return rank.expand(shape)
+
+
+def _several(
+    sample: torch.Tensor, head: torch.Tensor, token: torch.Tensor, known: int | None
+) -> torch.Tensor:
+    """Heads that share features, as those of several experts do: a query comes once for each."""
+    count = int(head.max()) + 1 if head.numel() else 1
+    if known is None or known <= count or known % count or bool((token < 0).any()):
+        return head
+    times = known // count
+    places = _joined(_joined(sample, head), token)
+    _, place, often = torch.unique(places, return_inverse=True, return_counts=True)
+    if bool((often != times).any()):
+        return head
+    order = torch.argsort(place.flatten(), stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device) % times
+    return rank.reshape(head.shape) * count + head
+
+
+def _joined(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """One number for each pair of numbers, in their order."""
+    number = _numbers(second)
+    return _numbers(first) * (int(number.max()) + 1 if number.numel() else 1) + number
+
+
+def _numbers(sample: torch.Tensor) -> torch.Tensor:
+    """Numbers counted from 0 on in their order."""
+    found: torch.Tensor = torch.unique(sample, return_inverse=True)[1]
+    return found
+
+
+def _places(tokens: torch.Tensor) -> Array:
+    """The place of each query in its sequence; as they come where some are no tokens of it."""
+    if bool((tokens > NOT_A_TOKEN).all()):
+        return (tokens % TOKENS).cpu().numpy()
+    return np.broadcast_to(np.arange(tokens.shape[1]), tuple(tokens.shape))
+
+
+def _by_shape(seen: Seen, samples: int, heads: int | None) -> Rows:
+    """Where nothing is known of the entries: the one layout that cannot be mistaken."""
+    shape = tuple(seen.scores.shape)
+    if heads is None or len(shape) != 4 or shape[:2] != (samples, heads) or shape[2] == heads:
+        raise ValueError(f"scores of shape {shape} have no known layout")
+    places = np.broadcast_to(np.arange(shape[2]), (shape[0], shape[2]))
+    return Rows(seen.scores, seen.weights, np.arange(samples), places)

@@ -27,12 +27,12 @@ class Measured(NamedTuple):
 
 
 @torch.no_grad()
-def measure(rows: Rows, real: torch.Tensor | None, norms: Sequence[float] = ()) -> Measured:
+def measure(rows: Rows, norms: Sequence[float] = ()) -> Measured:
     """Exact constants, entropy, largest weight and range of scores of every row.
 
-    ``real`` is False for queries that are padding, (samples, queries). For other ``norms`` than 1,
-    2 and ∞ there is an upper bound of every row (theorem local-p-bracket); the constant in l2 is
-    below it, as no norm of a symmetric matrix is smaller.
+    Queries that are padding do not count. For other ``norms`` than 1, 2 and ∞ there is an upper
+    bound of every row (theorem local-p-bracket); the constant in l2 is below it, as no norm of a
+    symmetric matrix is smaller.
     """
     scores = rows.scores.float() if rows.scores.dtype != torch.float64 else rows.scores
     weights = rows.weights
@@ -41,9 +41,9 @@ def measure(rows: Rows, real: torch.Tensor | None, norms: Sequence[float] = ()) 
     top, lowest, seen, mean, best = reduced(scores, weights)
     broken = torch.isnan(top) | torch.isnan(lowest) | (top == math.inf)
     kept = (top > HIDDEN) & ~broken
-    if real is not None:
-        kept &= real[:, None, :].to(kept.device)
-        broken &= real[:, None, :].to(kept.device)
+    if rows.real is not None:
+        kept &= rows.real.to(kept.device)
+        broken &= rows.real.to(kept.device)
     # With Z the sum of exponentials, log Z = top − log(best weight), and H = log Z − Σ wx.
     entropy = torch.where(kept, (top - best.log() - mean).clamp(min=0.0), 0.0)
     even = entropy / seen.clamp(min=2).log()

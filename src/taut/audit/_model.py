@@ -12,7 +12,15 @@ def call(model: nn.Module, inputs: Any) -> Any:
     """The model on a batch: keyword arguments, a tuple, or one tensor."""
     if isinstance(inputs, torch.Tensor):
         return model(inputs)
+    if isinstance(inputs, dict) and _takes_features(model):
+        return model(dict(inputs))
     return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+
+
+def _takes_features(model: nn.Module) -> bool:
+    """Whether a model is one of Sentence Transformers, which take one dict of all features."""
+    kinds = type(getattr(model, "_orig_mod", model)).__mro__
+    return any(kind.__module__.startswith("sentence_transformers.") for kind in kinds)
 
 
 def logits_of(output: Any) -> torch.Tensor:

@@ -9,13 +9,13 @@ matrices (tables of biases, positions), do not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
+
+from taut.audit._tensors import changes, op_name, tensors_in, views
 
 NO_WEIGHT = -9e3  # a score that gives its key no weight beside real ones
 _PRODUCTS = ("bmm", "baddbmm")
@@ -65,11 +65,11 @@ class Products:
 
     def note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Take in one operation of PyTorch."""
-        if _views(function):
+        if views(function):
             return  # the same storage
-        name = _name(function)
-        found = list(_tensors((result,)))
-        given = list(_tensors((*args, *kwargs.values())))
+        name = op_name(function)
+        found = list(tensors_in((result,)))
+        given = list(tensors_in((*args, *kwargs.values())))
         if changes(function):
             written = found or given
             for tensor in written:
@@ -191,24 +191,6 @@ class Products:
             del self._trails[key]
 
 
-@cache
-def changes(function: Any) -> bool:
-    """Whether an operation writes into what it is given."""
-    return bool(function._schema.is_mutable)
-
-
-@cache
-def _views(function: Any) -> bool:
-    """Whether what comes out is another view of what is given."""
-    schema = function._schema
-    return not schema.is_mutable and any(out.alias_info is not None for out in schema.returns)
-
-
-@cache
-def _name(function: Any) -> str:
-    return str(function.overloadpacket.__name__).removesuffix("_")
-
-
 def _is_mask(tensor: torch.Tensor) -> bool:
     """Whether a tensor from outside hides some keys and is 0 elsewhere, as no query is."""
     hides = tensor < NO_WEIGHT
@@ -229,11 +211,3 @@ def _whole(tensor: torch.Tensor) -> bool:
     if tensor.layout is not torch.strided:
         return False
     return tensor.numel() * tensor.element_size() == tensor.untyped_storage().nbytes()
-
-
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)

@@ -12,16 +12,17 @@ from torch import nn
 
 from taut._checks import exponent, real_number, whole_number
 from taut.audit._affinity import affinity
-from taut.audit._capture import Seen, capture
+from taut.audit._capture import Watch, capture, real_rows
 from taut.audit._grid import EPSILONS, NORMS, ROWS, SAMPLES, Grid, pick, ratios
 from taut.audit._head_state import LIMIT, NEAR, HeadState
 from taut.audit._identity import identify
 from taut.audit._interrupt import uninterrupted
-from taut.audit._layout import Rows, arranged, batch_size, heads_of
+from taut.audit._layout import Rows, arranged, heads_of
 from taut.audit._measure import measure
 from taut.audit._model import call, describe, logits_of
-from taut.audit._padding import Padding
 from taut.audit._record import Layer, Record
+from taut.audit._seen import Seen
+from taut.audit._sources import Sources, batch_size
 from taut.audit._spans import said, shared
 
 Tokens = Callable[[int, int], str]
@@ -75,7 +76,8 @@ class Auditor:
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
-        self._real = Padding()
+        self._sources: Sources | None = None
+        self._spoken: dict[str, str] = {}  # the argument whose tokens a layer's queries are
         self._batch = Record({}, {}, {})
         self._picked: list[tuple[Layer, Any]] = []
 
@@ -91,18 +93,19 @@ class Auditor:
         if twice := shared(self.record.seen, [(start, start + size)]):
             raise ValueError(f"samples {said(twice)} are in the record already")
         self._samples = np.arange(start, start + size)
-        self._real = Padding.of(inputs)
+        self._spoken = {}
         self._batch, self._picked = Record({}, {}, {}, complete=self.record.complete), []
         plain = getattr(self.model, "_orig_mod", self.model)
         with torch.no_grad(), capture(self.model, self._visit) as watch:
+            self._sources = watch.sources
             fresh = plain.register_forward_pre_hook(lambda *_: self._calls.clear())
             try:
                 output = call(self.model, inputs)
             finally:
                 fresh.remove()
+            if self._logits is not None:
+                self._predict(watch, logits_of(output), self._logits)
         self._batch.missed += [(missed.path, missed.operation) for missed in watch.missed]
-        if self._logits is not None:
-            self._predict(logits_of(output) * self._logits)
         self._measure_picked()
         self._batch.seen = [(start, start + size)]
         for place, layer in enumerate(self._batch.layers):
@@ -114,28 +117,27 @@ class Auditor:
 
     def _visit(self, seen: Seen) -> None:
         call = self._calls[seen.path] = self._calls.get(seen.path, 0) + 1
-        heads = heads_of(self._modules.get(seen.path))
+        assert self._sources is not None
         try:
-            rows = arranged(seen.scores, seen.weights, heads, len(self._samples))
+            rows = arranged(seen, self._sources, heads_of(self._modules.get(seen.path)))
         except ValueError as error:
             self._batch.missed.append((seen.path, str(error)))
             return
-        real = self._real.queries(seen.path, rows)
         layer = self._batch.layer(seen.path, call, self._fresh(rows.scores.shape[1]))
-        self._take(layer, self._batch.layers.index(layer), rows, real)
+        self._spoken[layer.name] = rows.source
+        self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
-        layer.state.affinity = np.maximum(layer.state.affinity, bound.max(axis=0))
+        layer.state.affinity = np.maximum(layer.state.affinity, bound)
 
     def _fresh(self, heads: int) -> HeadState:
         return HeadState(heads, self._norms, self._threshold)
 
-    def _take(self, layer: Layer, place: int, rows: Rows, real: torch.Tensor | None) -> None:
+    def _take(self, layer: Layer, place: int, rows: Rows) -> None:
         """Keep the numbers of rows; ``place`` is the number of the layer in the model."""
-        found = measure(rows, real, layer.state.norms)
-        samples = np.repeat(self._samples, rows.windows)
-        if len(samples) != len(found.kept):
-            samples = np.zeros(len(found.kept), dtype=np.int64)
-        layer.state.add(found.values, samples, found.kept, found.broken)
+        found = measure(rows, layer.state.norms)
+        known = rows.samples >= 0  # numbers of samples, where rows belong to one
+        samples = np.where(known, self._samples[np.maximum(rows.samples, 0)], -1)
+        layer.state.add(found.values, samples, rows.queries, found.kept, found.broken)
         if self._epsilons and self._norms:
             layer.grid = layer.grid or Grid(self._epsilons, self._norms)
             picked = pick(
@@ -153,21 +155,24 @@ class Auditor:
                 assert layer.grid is not None
                 layer.grid.take(found, np.array([other is layer for other in layers]))
 
-    def _predict(self, logits: torch.Tensor) -> None:
+    def _predict(self, watch: Watch, logits: torch.Tensor, scale: float) -> None:
         """The final logits, (samples, ..., classes), as rows of one head."""
         layer = self._batch.logits = Layer("logits", 1, self._fresh(1))
-        every = self._samples
-        for index, sample in enumerate(every):  # one at a time: vocabularies are large
-            scores = logits[index].reshape(1, 1, -1, logits.shape[-1])
-            self._samples = np.array([sample])
-            part = self._real.rows(index, scores.shape[2])
-            self._take(layer, LOGITS, Rows(scores, scores.softmax(dim=-1), 1), part)
-        self._samples = every
+        real = real_rows(watch, logits)
+        for index in range(len(logits)):  # one at a time: vocabularies are large
+            scores = logits[index].reshape(1, 1, -1, logits.shape[-1]) * scale
+            part = None if real is None else real[index].reshape(1, 1, -1)
+            places = np.arange(scores.shape[2])[None]
+            known = np.array([index if len(logits) == len(self._samples) else -1])
+            rows = Rows(scores, scores.softmax(dim=-1), known, places, part)
+            self._take(layer, LOGITS, rows)
 
     def _name(self, tokens: Tokens, start: int) -> None:
         """Keep the text at the places of maxima."""
-        more = [] if self._batch.logits is None else [self._batch.logits]
-        for layer in [*self._batch.layers, *more]:
+        layers = [x for x in self._batch.layers if self._spoken[x.name] == "input_ids"]
+        if self._batch.logits is not None:
+            layers.append(self._batch.logits)
+        for layer in layers:
             for h, (sample, query) in enumerate(layer.state.places["two"]):
                 if sample >= start:
                     word = tokens(int(sample - start), int(query))

@@ -47,6 +47,7 @@ class InPass:
     """
 
     in_loss = True  # whether there is something to add to the loss
+    name: str  # in a log, after "penalty/"; may be set to another
 
     def __init__(self, model: nn.Module, seed: int) -> None:
         self.model = model

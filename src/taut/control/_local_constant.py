@@ -49,6 +49,8 @@ class LocalConstant(InPass):
     True
     """
 
+    name = "local_constant"
+
     def __init__(
         self,
         model: nn.Module,

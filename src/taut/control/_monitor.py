@@ -58,7 +58,8 @@ class Monitor:
         layer's heads falls below a tenth of its first value or that of a head below 0.01 nats, when
         the largest score of a head exceeds 64 and 4 times its first value, and when scores are NaN.
     penalties
-        Objects whose ``.values()`` are logged too.
+        Objects whose ``.values()`` are logged too, as ``values/NAME``: of a constraint, those
+        without its strength.
     heads
         Whether single heads are logged, or only what sums up their layers. ``history`` has both.
     keep
@@ -168,7 +169,8 @@ class Monitor:
         if not self._heads:
             logged = {key: value for layer in layers for key, value in layer.summary().items()}
         for penalty in self._penalties:
-            more = {f"penalty/{key}": float(value) for key, value in penalty.values().items()}
+            # Not "penalty/": that is what a trainer adds to the loss, strength included.
+            more = {f"values/{key}": float(value) for key, value in penalty.values().items()}
             if more.keys() & values:
                 raise ValueError(f"two penalties have values named {sorted(more.keys() & values)}")
             values |= more

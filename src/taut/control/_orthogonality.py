@@ -38,6 +38,8 @@ class Orthogonality(InPass):
     Made by :func:`constrain`.
     """
 
+    name = "orthogonality"
+
     def __init__(
         self,
         model: nn.Module,

@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from contextlib import ExitStack
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
-from taut.audit._capture import Seen, _eager, capture
-from taut.audit._layout import arranged, batch_size, heads_of
+from taut.audit._capture import Watch, _eager, capture
+from taut.audit._layout import arranged, heads_of
 from taut.audit._measure import Array, Measured, measure
+from taut.audit._seen import Seen
 from taut.control._aside import aside, copied
 from taut.control._sigma import projections
 
@@ -60,9 +58,7 @@ def watch(
 ) -> tuple[list[Watched], list[str]]:
     """Run the model aside on copies of the arguments: its softmaxes, and what could not be seen."""
     modules = dict(model.named_modules())
-    given = _named(model, args, kwargs)
-    real = _real(given)
-    samples = _samples(model, given)
+    watching: list[Watch] = []
     found: list[Watched] = []
     missed: list[str] = []
     calls: dict[str, int] = {}
@@ -71,21 +67,21 @@ def watch(
         calls[seen.path] = calls.get(seen.path, 0) + 1
         name = _name(seen.path, calls[seen.path], model)
         try:
-            rows = arranged(seen.scores, seen.weights, heads_of(modules.get(seen.path)), samples)
+            rows = arranged(seen, watching[0].sources, heads_of(modules.get(seen.path)))
         except ValueError as error:
             missed.append(f"{name} ({error})")
             return
-        fits = real is not None and real.shape == (len(rows.scores), rows.scores.shape[2])
-        measured = measure(rows, real if fits else None)
+        measured = measure(rows)
         sigma = projections(modules, seen.path) if weights and calls[seen.path] == 1 else {}
         found.append(_reduced(name, measured, sigma))
 
     with aside(model), ExitStack() as stack:
         for part in _switchable(model):
             _eager(part, stack)
-        with capture(model, visit) as watching:
+        with capture(model, visit) as capturing:
+            watching.append(capturing)
             model(*copied(args), **copied(kwargs))
-    missed += [f"{m.path or type(model).__name__} ({m.operation})" for m in watching.missed]
+    missed += [f"{m.path or type(model).__name__} ({m.operation})" for m in capturing.missed]
     return found, missed
 
 
@@ -119,28 +115,6 @@ def _name(path: str, call: int, model: nn.Module) -> str:
     parts = [part for part in path.split(".") if part != "_orig_mod"]
     name = ".".join(parts) or type(model).__name__
     return name if call == 1 else f"{name} ({call})"
-
-
-def _named(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments by name, also those that were given by their place."""
-    try:
-        return dict(signature(model.forward).bind_partial(*args, **kwargs).arguments)
-    except (TypeError, ValueError):  # a forward method that cannot be looked into
-        return {str(i): value for i, value in enumerate(args)} | kwargs
-
-
-def _real(given: dict[str, Any]) -> torch.Tensor | None:
-    """Which tokens are no padding, (samples, tokens), as Hugging Face and torch.nn say it."""
-    for name, inverted in (("attention_mask", False), ("src_key_padding_mask", True)):
-        mask = given.get(name)
-        if isinstance(mask, torch.Tensor) and mask.ndim == 2:
-            return ~mask.bool() if inverted else mask.bool()
-    return None
-
-
-def _samples(model: nn.Module, given: dict[str, Any]) -> int:
-    tensors = [t for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.ndim]
-    return max(1, batch_size(tensors, model)) if tensors else 1
 
 
 def _switchable(model: nn.Module) -> Iterable[nn.Module]:

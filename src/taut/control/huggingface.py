@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from taut.control._in_pass import InPass
 from taut.control._monitor import Monitor
 from taut.control._optional import base, needs
+from taut.control._penalty_names import penalty_names
+from taut.control._replaced import Function, Replaced
 
 _BASE = base("TrainerCallback", "transformers")
 
@@ -62,9 +66,16 @@ class MonitorCallback(_BASE):  # type: ignore[misc, valid-type]
 class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     """Keep constraints while a ``transformers.Trainer`` trains.
 
-    Penalties are added to what the trainer's ``compute_loss`` gives, shared among the passes of a
-    step that are accumulated; projections and clips follow every step of the optimiser. What is
-    drawn depends on the step alone, so that a training that goes on from a checkpoint is the same.
+    The gradients of penalties are added to those of what the trainer's ``compute_loss`` gives,
+    shared among the passes of a step that are accumulated; projections and clips follow every step
+    of the optimiser. What is drawn depends on the step alone, so that a training that goes on from
+    a checkpoint is the same.
+
+    The trainer logs the loss of the task alone as ``loss`` and ``train_loss``. Every entry with a
+    ``loss`` also has the penalties, each under a name of its own such as
+    ``penalty/orthogonality``: times its strength, as it is added to the loss, and averaged over the
+    same steps and processes. Their sum with ``loss`` is what is minimised, and ``grad_norm`` is
+    that of its gradient. Losses of evaluation hold no penalties.
 
     Parameters
     ----------
@@ -88,6 +99,9 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
             raise TypeError("give constraints, such as taut.control.constrain(model, 'VAR-III')")
         self.trainer, self.constraints = trainer, constraints
         self._handles: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._sums: dict[str, torch.Tensor] = {}  # of the steps since the last entry of the log
+        self._logged = 0  # the step of that entry
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any
@@ -103,8 +117,19 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
             if not constraint.in_loss and hasattr(constraint, "attach"):
                 plain = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
                 self._handles.append(constraint.attach(plain))
+        given = [
+            constraint
+            for callback in self.trainer.callback_handler.callbacks
+            if isinstance(callback, ConstraintCallback)
+            for constraint in callback.constraints
+        ]
+        self._names = penalty_names([*given, *self.constraints])
+        self._sums, self._logged = {}, state.global_step
         if any(constraint.in_loss for constraint in self.constraints):
-            self.trainer.compute_loss = self._penalised(self.trainer.compute_loss)
+            self._handles += [
+                Replaced(self.trainer, "compute_loss", self._penalised),
+                Replaced(self.trainer, "log", self._with_penalties),
+            ]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Number the passes by the step."""
@@ -115,26 +140,54 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model alone; the constraints can still be read and verified."""
-        vars(self.trainer).pop("compute_loss", None)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def _penalised(self, compute_loss: Any) -> Any:
+    def _penalised(self, compute_loss: Function) -> Function:
         def computed(*args: Any, **kwargs: Any) -> Any:
             found = compute_loss(*args, **kwargs)
             loss, *rest = found if isinstance(found, tuple) else (found,)
             if loss.requires_grad:
-                loss = loss + self._penalty(kwargs.get("num_items_in_batch"))
+                penalty = self._penalty(kwargs.get("num_items_in_batch"))
+                # The gradient is that of the sum, the value that of the loss: the trainer uses the
+                # value for its log alone. A penalty that is inf or NaN still makes it NaN.
+                loss = loss + (penalty - penalty.detach())
             return (loss, *rest) if isinstance(found, tuple) else loss
 
         return computed
 
     def _penalty(self, items: Any) -> Any:
         """The mean over the passes of a step, where the trainer does not divide by their number."""
+        passes = self.trainer.current_gradient_accumulation_steps
+        total: Any = 0
+        for constraint in self.constraints:
+            if constraint.in_loss:
+                penalty = constraint.penalty()
+                name = self._names[id(constraint)]
+                self._sums[name] = self._sums.get(name, 0.0) + penalty.detach() / passes
+                total = total + penalty
+        return total / passes if self._scaled(items) else total
+
+    def _scaled(self, items: Any) -> bool:
+        """Whether the trainer takes the loss to be one part of the step's, as it decides itself."""
         trainer = self.trainer
-        total = sum(c.penalty() for c in self.constraints if c.in_loss)
-        divided = not trainer.model_accepts_loss_kwargs or items is None
-        if divided and trainer.compute_loss_func is None:
-            return total
-        return total / trainer.current_gradient_accumulation_steps
+        said: bool | None = getattr(trainer, "loss_is_scaled_for_ga", None)  # transformers 5.22
+        if said is not None:
+            return said
+        counted = trainer.model_accepts_loss_kwargs and items is not None
+        return counted or trainer.compute_loss_func is not None
+
+    def _with_penalties(self, log: Function) -> Function:
+        """A log whose entries of the training loss have the penalties of the same steps."""
+
+        def logged(logs: dict[str, float], *args: Any, **kwargs: Any) -> Any:
+            steps = self.trainer.state.global_step - self._logged
+            if "loss" in logs and steps > 0 and self._sums:
+                means = torch.stack([value.float() for value in self._sums.values()]) / steps
+                means = self.trainer.accelerator.reduce(means, "mean")  # over the processes
+                logs.update(zip(self._sums, means.tolist(), strict=True))
+                self._sums, self._logged = {}, self.trainer.state.global_step
+            return log(logs, *args, **kwargs)
+
+        return logged

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -10,6 +12,8 @@ from taut.control._attach import holds_any
 from taut.control._in_pass import InPass
 from taut.control._monitor import Monitor
 from taut.control._optional import base, needs
+from taut.control._penalty_names import penalty_names
+from taut.control._replaced import Function, Replaced
 
 _BASE = base("Callback", "lightning.pytorch", "pytorch_lightning")
 
@@ -76,6 +80,11 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
     Penalties are added to what ``training_step`` returns; projections and clips follow every step
     of the optimiser. What a penalty draws is kept in Lightning's checkpoints.
 
+    What ``training_step`` logs is the loss of the task, and so is ``outputs["loss"]`` in
+    ``on_train_batch_end``: this callback moves to the front to put it there. Every penalty is
+    logged under a name of its own such as ``penalty/orthogonality``: times its strength, as it is
+    added to the loss of a batch.
+
     Parameters
     ----------
     *constraints
@@ -93,16 +102,22 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
             raise TypeError("give constraints, such as taut.control.constrain(model, 'VAR-III')")
         self.constraints = constraints
         self._handles: list[Any] = []
+        self._names: dict[int, str] = {}
+        self._loss: Any = None  # the task's, of the last batch
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Attach all constraints."""
+        self._names = penalty_names(self.constraints)
         if any(c.in_loss for c in self.constraints):
             if not pl_module.automatic_optimization:
                 raise ValueError(
                     "with manual optimisation nothing can be added to the loss from outside: add "
                     "constraint.penalty() to it in training_step, and leave it out here"
                 )
-            pl_module.training_step = self._penalised(pl_module.training_step)
+            # A new list, as this hook is called in a loop over the old one.
+            trainer.callbacks = [self, *(c for c in trainer.callbacks if c is not self)]
+            penalised = functools.partial(self._penalised, pl_module)
+            self._handles.append(Replaced(pl_module, "training_step", penalised))
         for constraint in self.constraints:
             if not constraint.in_loss and hasattr(constraint, "attach"):
                 held = [o for o in trainer.optimizers if holds_any(o, constraint.parameters())]
@@ -112,22 +127,36 @@ class ConstraintCallback(_BASE):  # type: ignore[misc, valid-type]
                     )
                 self._handles += [constraint.attach(optimizer) for optimizer in held]
 
-    def _penalised(self, training_step: Any) -> Any:
+    def _penalised(self, pl_module: Any, training_step: Function) -> Function:
         def step(*args: Any, **kwargs: Any) -> Any:
             output = training_step(*args, **kwargs)
-            extra = sum(c.penalty() for c in self.constraints if c.in_loss)
-            if isinstance(output, dict):
-                return {**output, "loss": output["loss"] + extra}
-            return None if output is None else output + extra
+            loss = output.get("loss") if isinstance(output, Mapping) else output
+            if loss is None:  # a batch that is left out
+                return output
+            self._loss = loss.detach()
+            # This is the value of the sum too: optimisers with a line search compare values.
+            total = loss + sum(self._penalty(pl_module, c) for c in self.constraints if c.in_loss)
+            return {**output, "loss": total} if isinstance(output, Mapping) else total
 
         return step
 
+    def _penalty(self, pl_module: Any, constraint: Any) -> Any:
+        """What a constraint adds to the loss, and a line of the log that says so."""
+        penalty = constraint.penalty()
+        pl_module.log(self._names[id(constraint)], penalty.detach())
+        return penalty
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
+        """Show the loss of the task to all others."""
+        if self._loss is not None and isinstance(outputs, dict) and "loss" in outputs:
+            outputs["loss"] = self._loss / trainer.accumulate_grad_batches  # as Lightning has it
+
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Leave the model alone."""
-        pl_module.__dict__.pop("training_step", None)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._loss = None
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Leave the model alone."""

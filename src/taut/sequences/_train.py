@@ -160,33 +160,55 @@ class _Run:
             yield tensors(self.data.train, batch)
 
     def _step(self, batches: list[dict[str, Any]], logged: bool) -> dict[str, float]:
+        """One step of the optimiser; the task's loss and what each penalty adds to it, and more."""
         self.model.train()
         sums: dict[str, float] = {"loss": 0.0}
+        more: dict[str, float] = {}  # penalties by part or layer, without their strength
         for number, batch in enumerate(batches):
             waits = number < len(batches) - 1  # gradients meet those of other processes once
             with self.accelerator.no_sync(self.model) if waits else nullcontext():
                 loss = self._loss(batch, self.recipe.smoothing, "mean")
                 sums["loss"] += float(loss.detach()) / len(batches)
                 for penalty in self.penalties:
-                    loss = loss + penalty.penalty()
-                    # Its values by name are computed once more, for the log alone.
+                    extra = penalty.penalty()
+                    name = f"penalty/{penalty.name}"
+                    sums[name] = sums.get(name, 0.0) + float(extra.detach()) / len(batches)
+                    loss = loss + extra
+                    # These are computed once more, for the log alone.
                     for name, value in penalty.values().items() if logged else ():
-                        sums[f"penalty/{name}"] = value
+                        more[name] = more.get(name, 0.0) + value / len(batches)
                 self.accelerator.backward(loss / len(batches))
-        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
-        # In fp16 gradients may overflow: then accelerate leaves the step out.
-        broken = not math.isfinite(sums["loss"]) or (
-            self.recipe.precision != "fp16" and not math.isfinite(float(norm))
-        )
-        if self._any(broken):
-            raise FloatingPointError(
-                f"the loss is {sums['loss']:g} and its gradient {float(norm):g} at step "
-                f"{self.progress.step + 1}: try a smaller rate or strength"
-            )
+        norm = float(self.accelerator.clip_grad_norm_(self.model.parameters(), self.recipe.clip))
+        self._check(sums, norm)
         self.optimizer.step()
         self.schedule.step()
         self.optimizer.zero_grad()
-        return {**sums, "gradient": float(norm), "rate": self.schedule.get_last_lr()[0]}
+        sums |= {f"values/{name}": value for name, value in more.items()}
+        means = self._means(sums) if logged else sums
+        return {**means, "gradient": norm, "rate": self.schedule.get_last_lr()[0]}
+
+    def _check(self, sums: dict[str, float], norm: float) -> None:
+        """End the run where a loss, a penalty or the gradient is not a number."""
+        # In fp16 gradients may overflow: then accelerate leaves the step out.
+        broken = not all(map(math.isfinite, sums.values())) or (
+            self.recipe.precision != "fp16" and not math.isfinite(norm)
+        )
+        if self._any(broken):
+            penalties = "".join(f", {n} {v:g}" for n, v in sums.items() if n != "loss")
+            raise FloatingPointError(
+                f"the loss is {sums['loss']:g}{penalties} and its gradient {norm:g} at step "
+                f"{self.progress.step + 1}: try a smaller rate or strength"
+            )
+
+    def _means(self, mine: dict[str, float]) -> dict[str, float]:
+        """Over the processes, as gradients are."""
+        import torch
+
+        if self.accelerator.num_processes == 1:
+            return mine
+        values = torch.tensor(list(mine.values()), device=self.accelerator.device)
+        means = self.accelerator.reduce(values, "mean").tolist()
+        return dict(zip(mine, means, strict=True))
 
     def _loss(self, batch: dict[str, Any], smoothing: float, reduction: str) -> Any:
         from torch.nn.functional import cross_entropy
