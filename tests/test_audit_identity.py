@@ -17,6 +17,7 @@ from audit_processes import options  # noqa: E402
 
 from taut import audit  # noqa: E402
 from taut.audit import _resume  # noqa: E402
+from taut.audit._code import is_own, sources  # noqa: E402
 from taut.audit._data import Samples  # noqa: E402
 from taut.audit._identity import differences, identify  # noqa: E402
 from taut.audit._run import fresh_record  # noqa: E402
@@ -330,3 +331,13 @@ def test_records_describe_their_run(tmp_path):
     assert record.identity["versions"]["torch"]
     json.dumps(record.to_dict(), allow_nan=False)
     assert differences(record, fresh_record(model, "gpt2")) == ['name: "GPT2LMHeadModel", "gpt2"']
+
+
+def test_versions_are_those_of_packages_that_are_not_imported_yet(tmp_path, monkeypatch):
+    (tmp_path / "of_mine.py").write_text("def late():\n    import PIL, yaml, json\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "yaml", raising=False)
+    found = sources(["of_mine"], is_own)
+    assert set(found.files) == {"of_mine"}
+    assert found.versions["PIL"] == pytest.importorskip("PIL").__version__
+    assert found.versions["yaml"] == pytest.importorskip("yaml").__version__

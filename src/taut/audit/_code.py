@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
+from importlib import metadata
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
@@ -59,10 +61,25 @@ def is_own(name: str) -> bool:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of packages, as far as they say one."""
-    said = {name: getattr(sys.modules.get(name), "__version__", None) for name in packages}
-    kept = {name: version for name, version in said.items() if isinstance(version, str)}
-    return dict(sorted(kept.items()))
+    """Versions of packages by the names they are imported by, as far as they are installed."""
+    found = {name: _version(name) for name in sorted(packages)}
+    return {name: version for name, version in found.items() if version is not None}
+
+
+@cache
+def _version(name: str) -> str | None:
+    # Not what a module says of itself: it may not have been imported yet.
+    if name in sys.stdlib_module_names:
+        return None
+    with suppress(metadata.PackageNotFoundError):
+        return metadata.version(name)
+    others = _distributions().get(name, [])
+    return ", ".join(sorted({metadata.version(other) for other in others})) or None
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()  # reads all that is installed
 
 
 @cache

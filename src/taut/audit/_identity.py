@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from taut.audit._code import is_own, sources
+from taut.audit._code import is_own, sources, versions
 from taut.audit._digests import UnreadableError, Weights, mixed
 from taut.audit._fold import Fold
 
@@ -34,7 +32,7 @@ _PRIVATE = ("_attn_implementation", "_experts_implementation")  # to_dict leaves
 _ELSEWHERE = {"_parameters", "_buffers", "_modules", "generation_config", "name_or_path",
               "warnings_issued", "hf_device_map", "_hf_hook", "_old_forward",
               "_is_hf_initialized"}  # fmt: skip
-_LIBRARIES = ("torch", "numpy", "numba", "transformers", "tokenizers", "pillow")
+_LIBRARIES = ("torch", "numpy", "numba", "transformers", "tokenizers", "PIL")
 
 
 def identify(model: nn.Module, place: str = "") -> dict[str, Any]:
@@ -59,7 +57,7 @@ def identify(model: nn.Module, place: str = "") -> dict[str, Any]:
         "attributes": attributes,
         "code": code.files,
         "devices": sorted({p.device.type for p in model.parameters()}),
-        "versions": {**_installed(), **code.versions},
+        "versions": {**versions(_LIBRARIES), **code.versions},
         "taut": _taut(),
         "unknown": sorted(unknown),
     }
@@ -73,18 +71,9 @@ def _taut() -> str:
     return mixed(json.dumps(found.files).encode()).hex()
 
 
-@cache
-def _installed() -> dict[str, str]:
-    found = {}
-    for name in _LIBRARIES:
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
-
-
 def told(record: Record) -> dict[str, Any]:
     """All that tells one run from another, in the words of JSON; data may be moved."""
-    data = {key: value for key, value in record.data.items() if key != "source"}
+    data = {key: value for key, value in record.data.items() if key not in ("source", "notes")}
     name = record.model.get("name")
     return {"name": name, **record.identity, "data": data, "settings": record.settings}
 
