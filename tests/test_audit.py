@@ -251,44 +251,6 @@ def test_the_command(folder, tmp_path):
     assert len(list((tmp_path / "taut-audit").glob("*.json"))) == 2  # other data, another record
 
 
-def test_a_stopped_audit_goes_on(folder, tmp_path):
-    """A record of the first samples, as Ctrl-C leaves it, is completed by the same command."""
-    lines = ["the cat sat", "the dog ran", "the cat", "dog", "the dog sat"]
-    (tmp_path / "lines.txt").write_text("\n".join(lines))
-    whole = command(
-        folder, "--data", "lines.txt", "--batch-size", 1, "--output-dir", "a", "--json",
-        cwd=tmp_path,
-    )  # fmt: skip
-    record = json.loads(whole.stdout)
-    from taut.audit._command import Options, _fresh, _work
-    from taut.audit._data import Samples, read_samples
-    from taut.audit._grid import EPSILONS, NORMS
-    from taut.audit._processes import Processes
-    from taut.torch._load import load
-
-    model = load(str(folder))
-    options = Options(
-        [str(tmp_path / "lines.txt")], None, None, "auto", "cpu", 1, 256, 256, list(NORMS),
-        list(EPSILONS), 0.45, None, 0, None, tmp_path / "b", as_json=True, show=1,
-        trust_remote_code=False,
-    )  # fmt: skip
-    samples = read_samples(options.data, 256)
-    assert samples.description["digest"] == record["data"]["digest"]
-    file = tmp_path / "b" / next((tmp_path / "a").iterdir()).name
-    file.parent.mkdir()
-    half = _fresh(audit._model.describe(model, str(folder)), samples, options)
-    auditor = audit.Auditor(model, half)
-    _work(auditor, Samples("text", lines[:2], ""), str(folder), options, file, Processes(0, 1))
-    half.complete = False
-    half.save(file)
-    done = command(
-        folder, "--data", "lines.txt", "--batch-size", 1, "--output-dir", "b", "--json",
-        cwd=tmp_path,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["layers"] == record["layers"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -261,21 +261,6 @@ def test_half_precision_has_the_entropy_of_its_scores():
     assert [row["entropy"] for row in record.heads] == pytest.approx(exact.tolist(), abs=1e-3)
 
 
-def test_another_tokenizer_is_another_record(tmp_path):
-    from taut.audit._command import Options, _file, _fresh
-    from taut.audit._data import Samples
-
-    def file(tokenizer):
-        options = Options(
-            [], None, tokenizer, "auto", "cpu", 1, 9, 9, [2.0], [], 0.45, None, 0, None, tmp_path,
-            as_json=True, show=1, trust_remote_code=False,
-        )  # fmt: skip
-        return _file(_fresh({"name": "m"}, Samples("text", ["a"], ""), options), options)
-
-    assert file("one") != file("two")
-    assert file("one") == file("one")
-
-
 def test_text_that_does_not_fit(tmp_path):
     """More tokens than a model has positions, and a model that reads no text."""
     from taut.audit._batches import batches, longest

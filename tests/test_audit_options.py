@@ -106,9 +106,12 @@ def test_final_logits_of_a_policy(scale):
     assert row["sample"] == int(exact.argmax())
     assert record.logits.grid.rows == 40
     assert (record.logits.grid.worst <= 0.5).all()
-    again = audit.Record(**{**vars(record)})
-    again.merge(audit.run(Policy(), data.split(16), logits=scale))
-    assert again.predictions["rows"] == 80
+    again = audit.Auditor(Policy(), logits=scale)
+    again.add(data, first=40)
+    again.record.merge(record)
+    assert again.record.predictions["rows"] == 80
+    with pytest.raises(ValueError, match="hold the same samples"):
+        again.record.merge(record)
 
 
 def test_final_logits_of_a_language_model_leave_padding_out():
@@ -320,4 +323,4 @@ def test_a_model_spread_over_devices(tmp_path):
     assert next(waiting.parameters()).device.type == "meta"
     late = audit.run(waiting, [inputs], norms=[])
     assert late.heads == mine.heads
-    assert late.model["weights"] is None
+    assert late.model["weights"] == mine.model["weights"]

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from taut.audit._data import Samples
+from taut.audit._reading import reader_of
 from taut.audit._sound import cut_sounds, sounds
-from taut.torch._inputs import start_token, tokenizer_of
-from taut.torch._pictures import image_size, oddities, pixels
+from taut.torch._inputs import start_token
+from taut.torch._pictures import normalised, oddities
 
 Tokens = Callable[[int, int], str]
 
@@ -32,47 +33,39 @@ def batches(
     *,
     size: int,
     max_length: int,
-    revision: str | None = None,
-    tokens_of: str | None = None,
+    reader: Any = None,
 ) -> Iterator[Batch]:
-    """The batches that begin with these samples; ``tokens_of`` names another's tokenizer."""
+    """The batches that begin with these samples; ``reader`` is the tokenizer or the like."""
     weight = next(model.parameters())
-    reads = getattr(model, "main_input_name", "input_ids")
-    if samples.kind == "text" and reads not in ("input_ids", "inputs_embeds"):
-        raise ValueError(f"this model reads {reads}, not text: give images, sound or tensors")
     max_length = min(max_length, longest(model))
-    tokenizer = tokenizer_of(tokens_of or name, revision) if samples.kind == "text" else None
+    reader = reader_of(samples, model, name) if reader is None else reader
     for first in firsts:
         part = samples.items[first : first + size]
         if samples.kind == "tensors":
             yield Batch(_moved(torch.stack(part), weight), first)
             continue
-        if tokenizer is not None:
-            inputs, tokens = _text(part, model, tokenizer, max_length)
+        if samples.kind == "text":
+            inputs, tokens = _text(part, model, reader, max_length)
         elif samples.kind == "sound":
-            inputs, tokens = sounds(part, model, name), None
+            inputs, tokens = sounds(part, model, reader), None
         else:
-            inputs, tokens = {"pixel_values": pixels(part, model, name)}, None
+            inputs, tokens = {"pixel_values": normalised(part, *reader)}, None
         moved = {key: _moved(value, weight) for key, value in inputs.items()}
         yield Batch(moved, first, tokens)
 
 
-def fitted(
-    samples: Samples, model: nn.Module, name: str, max_length: int, *,
-    revision: str | None = None, tokens_of: str | None = None,
-) -> dict[str, Any]:  # fmt: skip
+def fitted(samples: Samples, model: nn.Module, max_length: int, reader: Any) -> dict[str, Any]:
     """What a model gets of the samples: how many are cut off, or the size of its images."""
     if samples.kind == "images":
         notes = [*samples.notes, *oddities(samples.items)]
-        return {"image_size": list(image_size(model)), "notes": notes}
+        return {"image_size": list(reader[0]), "notes": notes}
     if samples.kind == "sound":
-        return cut_sounds(samples.items, name)
+        return cut_sounds(samples.items, reader)
     if samples.kind != "text":
         return {"shape": list(samples.items[0].shape)}
-    tokenizer = tokenizer_of(tokens_of or name, revision)
     lengths: list[int] = []
     for first in range(0, len(samples.items), 256):
-        read = tokenizer(samples.items[first : first + 256], verbose=False)
+        read = reader(samples.items[first : first + 256], verbose=False)
         lengths += [len(ids) for ids in read["input_ids"]]
     most = min(max_length, longest(model))
     cut = sum(length > most for length in lengths)

@@ -33,8 +33,10 @@ class Samples(NamedTuple):
         files = self.kind in ("images", "sound")
         for item in self.items:
             named = files and isinstance(item, str)
-            digest.update(_content(item) if named else _bytes(item))
-            digest.update(b"\n")
+            content = _content(item) if named else _bytes(item)
+            form = "" if isinstance(item, str) else _form(item)
+            digest.update(f"{form} {len(content)} ".encode())  # where each begins and ends
+            digest.update(content)
         found: dict[str, Any] = {
             "kind": self.kind, "samples": len(self.items), "source": self.source,
             "digest": digest.hexdigest(), "notes": list(self.notes),
@@ -86,6 +88,13 @@ def _content(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _form(item: Any) -> str:
+    """What bytes alone do not tell: type and shape of a tensor, mode and size of a picture."""
+    if isinstance(item, torch.Tensor):
+        return f"{item.dtype} {tuple(item.shape)}"
+    return f"{item.mode} {item.size}"
 
 
 def _bytes(item: Any) -> bytes:

@@ -107,10 +107,14 @@ class Grid:
         np.add.at(self.counts, np.minimum(places, LENGTHS - 1), 1)
         np.add.at(self.shares, np.minimum(places, LENGTHS - 1), share)
 
-    def merge(self, other: Grid) -> None:
-        """Take in what another process has seen."""
+    def fits(self, other: Grid) -> None:
+        """Raise an error if another grid cannot be merged."""
         if (other.epsilons, other.norms) != (self.epsilons, self.norms):
             raise ValueError("cannot merge grids of other step sizes or norms")
+
+    def merge(self, other: Grid) -> None:
+        """Take in what another process has seen."""
+        self.fits(other)
         self.rows += other.rows
         self.counts += other.counts
         self.shares += other.shares

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import torch
@@ -37,24 +36,15 @@ def logits_of(output: Any) -> torch.Tensor:
     return found
 
 
-def describe(model: nn.Module, name: str) -> dict[str, Any]:
-    """What identifies a model: name, class, size, type and a checksum of its weights."""
-    digest = hashlib.blake2b(digest_size=16)
-    count, known = 0, True
-    for key, weight in sorted(model.state_dict().items()):
-        count += weight.numel()
-        if weight.device.type == "meta":  # waits on a disk, in a model spread over devices
-            known = False
-            continue
-        digest.update(key.encode())
-        flat = weight.detach().cpu().contiguous().flatten()
-        digest.update(flat.view(torch.uint8).numpy())
+def describe(model: nn.Module, name: str, identity: dict[str, Any]) -> dict[str, Any]:
+    """A model for people: name, class, size, type, and the digest of its weights."""
+    state = [value for value in model.state_dict().values() if isinstance(value, torch.Tensor)]
     first = next(model.parameters(), torch.zeros(0))
     return {
         "name": name or type(model).__name__,
         "class": type(model).__name__,
-        "parameters": count,
+        "parameters": sum(value.numel() for value in state),
         "dtype": str(first.dtype).removeprefix("torch."),
-        "weights": digest.hexdigest() if known else None,
+        "weights": identity["weights"],
         "revision": getattr(getattr(model, "config", None), "_commit_hash", None),
     }

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from taut._json import read_json, unsealed
+from taut.audit._spans import Span, checked
+from taut.audit._spans import count as counted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 MOST = 1 << 53  # of a count
@@ -63,6 +65,22 @@ def count(data: Any, key: str, what: str = "the record", least: int = 0) -> int:
     if not least <= value <= MOST:
         raise ValueError(f"{key!r} of {what} is {_short(value)}")
     return value
+
+
+def pair(data: Any, key: str, what: str) -> tuple[int, int]:
+    """Two whole numbers that are not negative."""
+    first, second = integers(part(data, key, list, what), (2,), f"{key!r} of {what}").tolist()
+    return first, second
+
+
+def spans(data: Any) -> list[Span]:
+    """Which samples a record holds, as many as it says."""
+    given = part(data, "seen", list)
+    rows = integers(given, (len(given), 2), "'seen' of the record").tolist()
+    found = checked(rows)
+    if counted(found) != count(data, "samples"):
+        raise ValueError(f"it holds {data['samples']} samples, and {counted(found)} by number")
+    return found
 
 
 def integers(value: Any, shape: tuple[int, ...], what: str, least: int = 0) -> Array:

@@ -3,35 +3,65 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch.distributed as distributed
 
-from taut.audit._record import Record
+T = TypeVar("T")
 
 
 class Processes(NamedTuple):
-    """Which process this is, and how many there are."""
+    """Which process this is, and how many there are; ``local`` is its number on this machine."""
 
     rank: int
     world: int
+    local: int = 0
 
-    def together(self, record: Record) -> Record | None:
-        """The record of all processes, in the first one; None in the others."""
+    def all(self, value: T) -> list[T]:
+        """What each process gives, in the order of their numbers."""
         if self.world == 1:
-            return record
-        found: list[Record | None] | None = [None] * self.world if self.rank == 0 else None
-        distributed.gather_object(record, found)
-        if found is None:
-            return None
-        whole = found[0]
-        assert whole is not None
-        for other in found[1:]:
-            assert other is not None
-            whole.merge(other)
-        return whole
+            return [value]
+        found: list[Any] = [None] * self.world
+        self._met(lambda: distributed.all_gather_object(found, value))
+        return found
+
+    def collected(self, value: T) -> list[T] | None:
+        """What each process gives, in the first one; None in the others."""
+        if self.world == 1:
+            return [value]
+        found: list[Any] | None = [None] * self.world if self.rank == 0 else None
+        self._met(lambda: distributed.gather_object(value, found))
+        return found
+
+    def first(self, make: Callable[[], T]) -> T:
+        """What the first process makes, in all of them; its error stops all."""
+        if self.world == 1:
+            return make()
+        box: list[Any] = [None, None]
+        failed: Exception | None = None
+        if self.rank == 0:
+            try:
+                box[1] = make()
+            except Exception as error:
+                failed, box[0] = error, str(error)
+        self._met(lambda: distributed.broadcast_object_list(box))
+        if failed is not None:
+            raise failed
+        if box[0] is not None:
+            raise SystemExit(2)  # the first process says why
+        made: T = box[1]
+        return made
+
+    def _met(self, meet: Callable[[], Any]) -> None:
+        try:
+            meet()
+        except RuntimeError as error:
+            raise RuntimeError(
+                "another process of this audit has ended: the same command goes on from what was "
+                f"seen ({str(error).splitlines()[0]})"
+            ) from None
 
 
 @contextmanager
@@ -44,8 +74,9 @@ def processes() -> Iterator[Processes]:
     started = not distributed.is_initialized()
     if started:
         distributed.init_process_group("gloo")
+    local = int(os.environ.get("LOCAL_RANK", "0"))
     try:
-        yield Processes(distributed.get_rank(), distributed.get_world_size())
+        yield Processes(distributed.get_rank(), distributed.get_world_size(), local)
     finally:
         if started:
             distributed.destroy_process_group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,9 @@ from taut._json import plain, sealed
 from taut._optional import needing
 from taut.audit._grid import Grid
 from taut.audit._head_state import BINS, NEAR, HeadState, series
-from taut.audit._parse import count, facts, part, read_record, words
+from taut.audit._parse import count, facts, pair, part, read_record, spans, words
+from taut.audit._spans import Span, joined, said, shared
+from taut.audit._spans import count as counted
 
 VERSION = 4
 
@@ -27,6 +30,9 @@ class Layer:
     call: int  # which softmax of the module in one forward pass, from 1 on
     state: HeadState
     grid: Grid | None = None  # S1's empirical constants on a sample of the rows
+    # The first sample of the first batch in which it was seen, and its place in that batch: the
+    # order of layers is theirs, in whatever order batches come in.
+    since: tuple[int, int] = (0, 0)
 
     @property
     def name(self) -> str:
@@ -38,6 +44,7 @@ class Layer:
         return {
             "path": self.path,
             "call": self.call,
+            "since": list(self.since),
             **self.state.to_dict(),
             "grid": None if self.grid is None else self.grid.to_dict(),
         }
@@ -47,7 +54,8 @@ class Layer:
         """The layer that :meth:`to_dict` wrote; a ValueError says what is wrong with the data."""
         path, call = part(data, "path", str, "a layer"), count(data, "call", "a layer", least=1)
         grid = None if data.get("grid") is None else Grid.from_dict(data["grid"])
-        return cls(path, call, HeadState.from_dict(data), grid)
+        since = pair(data, "since", "a layer")
+        return cls(path, call, HeadState.from_dict(data), grid, since)
 
 
 @dataclass
@@ -60,8 +68,9 @@ class Record:
         What was audited, on what and how.
     layers
         In the order in which the model runs them.
-    samples
-        How many samples were seen.
+    seen
+        Which samples were seen: sorted ranges, each (first, one after the last); ``samples`` is
+        how many.
     complete
         Whether all of the data was.
     missed
@@ -70,18 +79,28 @@ class Record:
         Text at the places of the largest constants, by layer and head, where it is known.
     logits
         The final logits, times λ, where they were asked for: one head, whose rows are predictions.
+    identity
+        Everything that the numbers depend on besides data and settings: weights, configuration,
+        code, tokenizer and versions; digests where it is long. An audit is taken up again or its
+        record reused only if all of it is the same.
     """
 
     model: dict[str, Any]
     data: dict[str, Any]
     settings: dict[str, Any]
     layers: list[Layer] = field(default_factory=list)
-    samples: int = 0
+    seen: list[Span] = field(default_factory=list)
     complete: bool = False
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
     logits: Layer | None = None
     versions: dict[str, str] = field(default_factory=lambda: _versions())
+    identity: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> int:
+        """How many samples were seen."""
+        return counted(self.seen)
 
     @property
     def heads(self) -> list[dict[str, Any]]:
@@ -111,23 +130,44 @@ class Record:
         return self.layers[-1]
 
     def merge(self, other: Record) -> None:
-        """Take in what another process saw of the same model: all of it, or nothing at all."""
-        known = {layer.name: layer.state for layer in self.layers}
-        for theirs in other.layers:
-            known.get(theirs.name, theirs.state).fits(theirs.state)
+        """Take in what another process saw of the same model: all of it, or nothing at all.
+
+        The samples of both must be different ones, as told by their numbers.
+        """
+        self._fits(other)
+        known = {layer.name: layer for layer in self.layers}
         for theirs in other.layers:
             own = theirs.state
             mine = self.layer(
                 theirs.path, theirs.call, HeadState(own.heads, own.norms, own.threshold)
             )
+            mine.since = min(mine.since, theirs.since) if mine.name in known else theirs.since
             self._join(mine, theirs, other.tokens)
-        if self.logits is not None and other.logits is not None:
+        self.layers.sort(key=lambda layer: layer.since)
+        if other.logits is not None:
+            own = other.logits.state
+            fresh = HeadState(own.heads, own.norms, own.threshold)
+            self.logits = self.logits or Layer(other.logits.path, other.logits.call, fresh)
             self._join(self.logits, other.logits, other.tokens)
-        else:
-            self.logits = self.logits or other.logits
-        self.samples += other.samples
+        self.seen = joined([*self.seen, *other.seen])
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
+
+    def _fits(self, other: Record) -> None:
+        """Raise an error if another record cannot be merged."""
+        known = {layer.name: layer for layer in (*self.layers, self.logits) if layer is not None}
+        for theirs in (*other.layers, other.logits):
+            mine = None if theirs is None else known.get(theirs.name)
+            if mine is None or theirs is None:
+                continue
+            mine.state.fits(theirs.state)
+            if mine.grid is not None and theirs.grid is not None:
+                mine.grid.fits(theirs.grid)
+        if twice := shared(self.seen, other.seen):
+            raise ValueError(
+                f"cannot merge records that hold the same samples ({said(twice)}): number them "
+                "with first= where several processes audit"
+            )
 
     def _join(self, mine: Layer, theirs: Layer, tokens: dict[str, str]) -> None:
         mine.state.merge(theirs.state)
@@ -136,8 +176,10 @@ class Record:
             won = (mine.state.places["two"][h] == theirs.state.places["two"][h]).all()
             if won and key in tokens:
                 self.tokens[key] = tokens[key]
+            elif won:
+                self.tokens.pop(key, None)
         if mine.grid is None:
-            mine.grid = theirs.grid
+            mine.grid = copy.deepcopy(theirs.grid)
         elif theirs.grid is not None:
             mine.grid.merge(theirs.grid)
 
@@ -149,7 +191,9 @@ class Record:
             "data": plain(self.data),
             "settings": plain(self.settings),
             "versions": plain(self.versions),
+            "identity": plain(self.identity),
             "samples": self.samples,
+            "seen": [list(span) for span in self.seen],
             "complete": self.complete,
             "missed": [list(item) for item in self.missed],
             "tokens": self.tokens,
@@ -173,11 +217,13 @@ class Record:
             layers = [Layer.from_dict(each) for each in part(data, "layers", list)]
             logits = None if data.get("logits") is None else Layer.from_dict(data["logits"])
             _alike(layers)
+            seen = spans(data)
             return cls(
                 facts(data, "model"), facts(data, "data"), facts(data, "settings"), layers,
-                count(data, "samples"), part(data, "complete", bool),
+                seen, part(data, "complete", bool),
                 [(a, b) for a, b in (words(pair, 2) for pair in part(data, "missed", list))],
                 words(part(data, "tokens", dict)), logits, facts(data, "versions"),
+                facts(data, "identity"),
             )  # fmt: skip
         except ValueError as error:
             raise ValueError(f"{file} is not a whole record of an audit: {error}") from None

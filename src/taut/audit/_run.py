@@ -15,6 +15,7 @@ from taut.audit._affinity import affinity
 from taut.audit._capture import Watch, capture, real_rows
 from taut.audit._grid import EPSILONS, NORMS, ROWS, SAMPLES, Grid, pick, ratios
 from taut.audit._head_state import LIMIT, NEAR, HeadState
+from taut.audit._identity import identify
 from taut.audit._interrupt import uninterrupted
 from taut.audit._layout import Rows, arranged, heads_of
 from taut.audit._measure import measure
@@ -22,9 +23,16 @@ from taut.audit._model import call, describe, logits_of
 from taut.audit._record import Layer, Record
 from taut.audit._seen import Seen
 from taut.audit._sources import Sources, batch_size
+from taut.audit._spans import said, shared
 
 Tokens = Callable[[int, int], str]
 LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
+
+
+def fresh_record(model: nn.Module, name: str, place: str = "") -> Record:
+    """A record in which nothing was seen yet; ``place`` is where the model was loaded from."""
+    identity = identify(model, place)
+    return Record(describe(model, name, identity), {}, {}, identity=identity)
 
 
 class Auditor:
@@ -64,7 +72,7 @@ class Auditor:
         self._seed = whole_number(seed, name="seed", least=0)
         self._sampled = whole_number(sampled, name="sampled", least=0)
         self._rows = whole_number(rows, name="rows", least=1)
-        self.record = record or Record(describe(model, name), {}, {})
+        self.record = record or fresh_record(model, name)
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
@@ -80,7 +88,10 @@ class Auditor:
         its first sample, where they are not taken in order.
         """
         size = batch_size(inputs, self.model)
-        start = self.record.samples if first is None else first
+        after = self.record.seen[-1][1] if self.record.seen else 0
+        start = after if first is None else whole_number(first, name="first", least=0)
+        if twice := shared(self.record.seen, [(start, start + size)]):
+            raise ValueError(f"samples {said(twice)} are in the record already")
         self._samples = np.arange(start, start + size)
         self._spoken = {}
         self._batch, self._picked = Record({}, {}, {}, complete=self.record.complete), []
@@ -96,7 +107,9 @@ class Auditor:
                 self._predict(watch, logits_of(output), self._logits)
         self._batch.missed += [(missed.path, missed.operation) for missed in watch.missed]
         self._measure_picked()
-        self._batch.samples = size
+        self._batch.seen = [(start, start + size)]
+        for place, layer in enumerate(self._batch.layers):
+            layer.since = (start, place)
         if tokens is not None:
             self._name(tokens, start)
         with uninterrupted():  # a batch counts whole or not at all

@@ -16,9 +16,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _TYPES = {1: np.uint8, 2: np.int16, 4: np.int32}
 
 
-def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Tensor]:
+def sounds(files: list[str], model: nn.Module, features: Any) -> dict[str, torch.Tensor]:
     """What a model of speech reads: waves or spectra, padded to the longest, and one token."""
-    features = _features(name)
     waves = [_wave(file, features.sampling_rate) for file in files]
     # Whisper's encoder takes thirty seconds, whatever was said.
     padding = "max_length" if features.model_input_names[0] == "input_features" else "longest"
@@ -31,16 +30,16 @@ def sounds(files: list[str], model: nn.Module, name: str) -> dict[str, torch.Ten
     return inputs
 
 
-def cut_sounds(files: list[str], name: str) -> dict[str, Any]:
+def cut_sounds(files: list[str], features: Any) -> dict[str, Any]:
     """How many sounds are longer than what a model listens to."""
-    features = _features(name)
     seconds = [len(_wave(file, features.sampling_rate)) / features.sampling_rate for file in files]
     most = getattr(features, "chunk_length", None)  # of Whisper; others take sounds whole
     cut = 0 if most is None else sum(length > most for length in seconds)
     return {"max_length": most, "longest": max(seconds), "truncated": cut, "unit": "seconds"}
 
 
-def _features(name: str) -> Any:
+def features_of(name: str) -> Any:
+    """What turns waves into the inputs of a model of speech."""
     with needing("sound needs transformers", "hf"):
         from transformers import AutoFeatureExtractor
     try:

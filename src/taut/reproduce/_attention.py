@@ -89,14 +89,15 @@ def read(name: str, count: int) -> Any:
 def _audited(
     place: str, label: str, samples: Any, options: Options, rows: int, size: int
 ) -> Record:
-    from taut.audit import _command
+    from taut.audit._command import Options as Asked
+    from taut.audit._resume import audited
 
-    asked = _command.Options(
+    asked = Asked(
         [], None, None, "float32", "cpu", size, 256, len(samples.items), list(options.norms),
         sorted(options.epsilons), 0.45, None, options.seed, None, options.folder / "audits",
         as_json=False, show=0, trust_remote_code=False, sampled=len(samples.items), rows=rows,
     )  # fmt: skip
-    record, _ = _command.audited(place, label, samples, asked)
+    record, _ = audited(place, label, samples, asked)
     if record is None or not record.complete:
         raise KeyboardInterrupt("stopped before all of the data was seen")
     if not record.layers:

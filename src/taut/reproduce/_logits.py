@@ -73,21 +73,28 @@ def figure_2(options: Options) -> Result:
 def _logits(model: str, samples: Any, folder: Path) -> np.ndarray[Any, np.dtype[Any]]:
     """The logits of all images; blocks of them are kept, so that a run that was stopped goes on."""
     from taut.audit._data import Samples
-    from taut.audit._model import describe
+    from taut.audit._identity import identify
+    from taut.audit._reading import identify_reader, reader_of
     from taut.torch._load import load
-    from taut.torch._pictures import preprocessing
 
     if samples.kind != "images":
         raise ValueError(f"figure-2 needs images, {samples.source} is {samples.kind}")
     classifier = packaged() if model == PACKAGED else load(model, dtype="float32")
-    described = describe(classifier, model)
-    read = None if model == PACKAGED else preprocessing(classifier, model)
+    identity = identify(classifier, model)
+    seen: Any = [MEAN, SPREAD, SIZE]  # what the images become
+    if model != PACKAGED:
+        seen = identify_reader(reader_of(samples, classifier, model))
     firsts = range(0, len(samples.items), BLOCK)
     rows = []
     for first in shown(firsts, len(firsts), f"images of {short(samples.source)}"):
         block = Samples("images", samples.items[first : first + BLOCK], samples.source)
-        key = {"model": described, "read": read, "images": block.description["digest"]}
-        found = kept(folder, key, lambda block=block: {"logits": _seen(classifier, model, block)})  # type: ignore[misc]
+        key = {"model": identity, "reader": seen, "images": block.description["digest"]}
+
+        def make(block: Samples = block) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+            return {"logits": _seen(classifier, model, block)}
+
+        # What cannot be identified could be any model: nothing is reused.
+        found = make() if identity["unknown"] else kept(folder, key, make)
         rows.append(found["logits"])
     return np.concatenate(rows)
 

@@ -1,0 +1,78 @@
+"""One writer at a time: a lock that the system lets go of when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+# What file systems say that know no locks, as some of clusters do.
+_NONE = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Hold the lock of a file, beside it; a ValueError says who has it if another process does."""
+    place = file.with_suffix(".lock")
+    held = _held(place)
+    try:
+        yield
+    finally:
+        if held is not None:
+            _let_go(held, place)
+
+
+def _held(place: Path) -> int | None:
+    while True:
+        try:
+            lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise OSError(f"cannot write {place}: {error.strerror}") from None
+        try:
+            _take(lock)
+        except OSError as error:
+            who = os.pread(lock, 200, 0).decode(errors="replace") if hasattr(os, "pread") else ""
+            os.close(lock)
+            if error.errno in _NONE:
+                print(f"taut audit: {place.parent} has no locks: do not run the same audit twice "
+                      "at once there", file=sys.stderr)  # fmt: skip
+                place.unlink(missing_ok=True)
+                return None
+            raise ValueError(
+                f"another process{who and f' ({who})'} works on {place.with_suffix('.json')}: "
+                "wait until it is done, or give another --output-dir"
+            ) from None
+        try:  # the holder before may have removed the file that was opened here
+            same = os.path.samestat(os.fstat(lock), os.stat(place))
+        except FileNotFoundError:
+            same = False
+        if same:
+            os.truncate(lock, 0)
+            os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            return lock
+        os.close(lock)
+
+
+def _take(lock: int) -> None:
+    if sys.platform == "win32":
+        msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _let_go(lock: int, place: Path) -> None:
+    if sys.platform == "win32":
+        os.close(lock)
+        place.unlink(missing_ok=True)
+    else:  # removed while it is held: nobody else takes this file any more
+        place.unlink(missing_ok=True)
+        os.close(lock)
