@@ -42,9 +42,11 @@ def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
         values |= {"evenness": share, "top": 1 - share, "first": share**2}
         values |= {"range": 30 * share, "score": 9 * share}
         kept = np.ones(shape, dtype=bool)
-        record.layer(name, 1, HeadState(heads)).state.add(values, np.arange(2), kept, ~kept)
+        queries = np.tile(np.arange(rows), (2, 1))
+        state = record.layer(name, 1, HeadState(heads)).state
+        state.add(values, np.arange(2), queries, kept, ~kept)
         record.tokens |= {f"{name}/{h}": f" token{h}" for h in range(heads)}
-    record.samples, record.complete = 2, True
+    record.seen, record.complete = [(0, 2)], True
     return record
 
 

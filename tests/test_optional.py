@@ -20,9 +20,9 @@ ALWAYS = {"taut", "numpy", "numba", "llvmlite", "array_api_compat", *sys.stdlib_
 # In these packages PyTorch is asked for when the package is imported, and of the command line
 # typer and rich.
 PACKAGES = {"torch": "torch", "audit": "torch", "control": "torch", "sequences": "torch"}
-COMMANDS = re.compile(r"cli\w*\.py|_cli\.py|_command\.py|_show\.py|_bars\.py")
-# Reached with a model of transformers only, and part of what torch.compile traces.
-TRACED = {("control", "transformers")}
+COMMANDS = re.compile(r"cli\w*\.py|_cli\.py|_command\.py|_(show|show_many|progress|text|bars)\.py")
+# Reached with a model of transformers or a hook of accelerate only; torch.compile traces some of it.
+TRACED = {("control", "transformers"), ("audit", "accelerate")}
 DISTRIBUTION = {"PIL": "pillow", "vl_convert": "vl-convert-python"}
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from taut._text import say
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -17,6 +19,9 @@ else:
 
 # What file systems say that know no locks, as some of clusters do.
 _NONE = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)
+
+# A link in its place is not followed: what it points to would be overwritten.
+_OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 @contextmanager
@@ -34,7 +39,7 @@ def locked(file: Path) -> Iterator[None]:
 def _held(place: Path) -> int | None:
     while True:
         try:
-            lock = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+            lock = os.open(place, _OPEN, 0o666)
         except OSError as error:
             raise OSError(f"cannot write {place}: {error.strerror}") from None
         try:
@@ -43,8 +48,8 @@ def _held(place: Path) -> int | None:
             who = os.pread(lock, 200, 0).decode(errors="replace") if hasattr(os, "pread") else ""
             os.close(lock)
             if error.errno in _NONE:
-                print(f"taut audit: {place.parent} has no locks: do not run the same audit twice "
-                      "at once there", file=sys.stderr)  # fmt: skip
+                say(f"taut audit: {place.parent} has no locks: do not run the same audit twice "
+                    "at once there", file=sys.stderr)  # fmt: skip
                 place.unlink(missing_ok=True)
                 return None
             raise ValueError(

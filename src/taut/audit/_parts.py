@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from taut._text import say
 from taut.audit._identity import differences, mark
 from taut.audit._lock import locked
 from taut.audit._record import Record
@@ -126,4 +127,4 @@ def _set_aside(path: Path, why: Exception) -> None:
 
 
 def _say(words: str) -> None:
-    print(f"taut audit: {words}", file=sys.stderr)
+    say(f"taut audit: {words}", file=sys.stderr)
