@@ -21,7 +21,7 @@ ALWAYS = {"taut", "numpy", "numba", "llvmlite", "array_api_compat", *sys.stdlib_
 # typer and rich.
 PACKAGES = {"torch": "torch", "audit": "torch", "control": "torch", "sequences": "torch"}
 COMMANDS = re.compile(r"cli\w*\.py|_cli\.py|_command\.py|_(show|show_many|progress|text|bars)\.py")
-# Reached with a model of transformers or a hook of accelerate only; torch.compile traces some of it.
+# Reached with a model of transformers or a hook of accelerate only, or traced by torch.compile.
 TRACED = {("control", "transformers"), ("audit", "accelerate")}
 DISTRIBUTION = {"PIL": "pillow", "vl_convert": "vl-convert-python"}
 
