@@ -157,7 +157,7 @@ def test_images_of_odd_kinds(tmp_path):
     """16 bits are not cut off at 255, an animation says so, and CMYK and one pixel are fine."""
     pictures = pytest.importorskip("PIL.Image")
     from taut.audit._batches import fitted
-    from taut.torch._pictures import normalised
+    from taut.torch._pictures import normalised, preprocessing
 
     gray = np.linspace(0, 65535, 64).reshape(8, 8).astype(np.uint16)
     pictures.fromarray(gray).save(tmp_path / "a.png")
@@ -179,7 +179,8 @@ def test_images_of_odd_kinds(tmp_path):
     frames = [pictures.new("RGB", (9, 9), (80 * i, 0, 0)) for i in range(3)]
     frames[0].save(tmp_path / "g.webp", save_all=True, append_images=frames[1:])
     model, _ = tiny("vit")
-    found = fitted(read_samples([str(tmp_path / "g.webp")], 8), model, str(tmp_path), 9)
+    samples = read_samples([str(tmp_path / "g.webp")], 8)
+    found = fitted(samples, model, 9, preprocessing(model, str(tmp_path)))
     assert found["notes"] == ["1 of the images are animated; their first frame is used."]
     assert found["image_size"] == [model.config.image_size] * 2
     (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [1, 2]}')
