@@ -179,8 +179,8 @@ def test_images_of_odd_kinds(tmp_path):
     frames = [pictures.new("RGB", (9, 9), (80 * i, 0, 0)) for i in range(3)]
     frames[0].save(tmp_path / "g.webp", save_all=True, append_images=frames[1:])
     model, _ = tiny("vit")
-    reader = preprocessing(model, str(tmp_path))
-    found = fitted(read_samples([str(tmp_path / "g.webp")], 8), model, 9, reader)
+    samples = read_samples([str(tmp_path / "g.webp")], 8)
+    found = fitted(samples, model, 9, preprocessing(model, str(tmp_path)))
     assert found["notes"] == ["1 of the images are animated; their first frame is used."]
     assert found["image_size"] == [model.config.image_size] * 2
     (tmp_path / "preprocessor_config.json").write_text('{"image_mean": [1, 2]}')

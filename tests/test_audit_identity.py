@@ -100,9 +100,7 @@ def test_other_preprocessing_of_images(tmp_path):
         found.append(audited(place, tmp_path, Samples("images", images, "")))
     assert found[0][1] == found[1][1] != found[2][1]
     assert ranges(found[0][0]) != ranges(found[2][0])
-    assert "reader.image_mean: [0.1, 0.1, 0.1], [0.9, 0.9, 0.9]" in differences(
-        found[0][0], found[2][0]
-    )
+    assert "reader.mean: [0.1, 0.1, 0.1], [0.9, 0.9, 0.9]" in differences(found[0][0], found[2][0])
 
 
 OWN = """

@@ -58,7 +58,7 @@ def fitted(samples: Samples, model: nn.Module, max_length: int, reader: Any) -> 
     """What a model gets of the samples: how many are cut off, or the size of its images."""
     if samples.kind == "images":
         notes = [*samples.notes, *oddities(samples.items)]
-        return {"image_size": list(reader[0]), "notes": notes}
+        return {"image_size": list(reader.size), "notes": notes}
     if samples.kind == "sound":
         return cut_sounds(samples.items, reader)
     if samples.kind != "text":

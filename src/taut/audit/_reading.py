@@ -11,7 +11,7 @@ from taut.audit._digests import mixed
 from taut.audit._identity import plain
 from taut.audit._sound import features_of
 from taut.torch._inputs import tokenizer_of
-from taut.torch._pictures import preprocessing
+from taut.torch._pictures import Preprocessing, preprocessing
 
 
 def reader_of(
@@ -37,6 +37,8 @@ def reader_of(
 
 def identify_reader(reader: Any) -> Any:
     """Settings, and a digest of the vocabulary; chat templates and paths are left out."""
+    if isinstance(reader, Preprocessing):
+        return plain(reader._asdict())
     if not hasattr(reader, "get_vocab"):
         return plain(reader.to_dict() if hasattr(reader, "to_dict") else reader)
     given = {

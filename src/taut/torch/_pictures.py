@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,14 +32,20 @@ def pixels(pictures: Sequence[Any], model: nn.Module, name: str) -> torch.Tensor
     return normalised(pictures, *preprocessing(model, name))
 
 
-def preprocessing(
-    model: nn.Module, name: str
-) -> tuple[tuple[int, int], Sequence[float], Sequence[float]]:
+class Preprocessing(NamedTuple):
     """What a model makes of images before it sees them: width and height, mean and deviation."""
+
+    size: tuple[int, int]
+    mean: Sequence[float]
+    deviation: Sequence[float]
+
+
+def preprocessing(model: nn.Module, name: str) -> Preprocessing:
+    """What the settings beside a model say."""
     read = _preprocessor(name)
     mean = read.get("image_mean", [0.485, 0.456, 0.406])
     deviation = read.get("image_std", [0.229, 0.224, 0.225])
-    return image_size(model), mean, deviation
+    return Preprocessing(image_size(model), mean, deviation)
 
 
 def normalised(
