@@ -10,8 +10,8 @@ import numpy as np
 from taut._array import Array, known, namespace, wide_eps
 
 _HELP = (
-    "subtract a constant from each row first (softmax does not change), or round them to floats "
-    "yourself"
+    "subtract a constant from each row first if they are logits (softmax does not change), or "
+    "round them to floats yourself"
 )
 
 
@@ -54,10 +54,14 @@ def array_of(numbers: Any, *, name: str) -> np.ndarray[Any, Any]:
     given = np.asarray(numbers, dtype=object)
     if found.dtype == object and not all(_is_integer(value) for value in given.flat):
         return found
-    for value in given.flat:
-        if _is_integer(value) and not is_exact(value):
-            raise ValueError(f"{name} holds integers that float64 cannot hold exactly: {_HELP}")
+    refuse_rounded(given, name=name)
     return given.astype(np.float64)
+
+
+def refuse_rounded(objects: np.ndarray[Any, Any], *, name: str) -> None:
+    """Refuse Python integers that float64 would round; other numbers may be."""
+    if not all(is_exact(value) for value in objects.flat if _is_integer(value)):
+        raise ValueError(f"{name} holds integers that float64 cannot hold exactly: {_HELP}")
 
 
 def is_exact(value: Any) -> bool:
