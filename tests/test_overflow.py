@@ -157,6 +157,27 @@ def test_functions_of_huge_numbers():
     assert float(big) == 0.85e308
 
 
+def test_log_sum_exp_at_the_ends_of_the_range():
+    bottom = [-1.7976931348623157e308] * 2
+    exact = float(bottom[0] / 2 + math.log(2) / 2 / 3.5e-309) * 2
+    assert taut.logsumexp(bottom, scale=3.5e-309) == pytest.approx(exact, rel=1e-12)
+    x = np.array([1e-30, -3.4e38], np.float32)
+    assert taut.logsumexp(x, scale=3.4e-37) == pytest.approx(
+        math.exp(3.4e-37 * float(x[1])) / 3.4e-37, rel=1e-6
+    )
+    for scale in (5e-324, 1e-310, 1e-300, 1e-45):
+        assert taut.logsumexp([3.0, -INF], scale=scale) == 3.0
+
+
+def test_corners_of_subnormal_boxes_stay_inside():
+    x = np.array([-7.947043850878903e-41, 5.526160623911349e-41], np.float32)
+    scale, radius = 6.883562431795763e40, 1.7591423032881702e-41
+    exact = taut.local_lipschitz(x, 1, scale=scale, radius=radius)
+    for p in (2, 3):  # the same for every p, as n = 2
+        bound = taut.local_lipschitz(x, p, scale=scale, radius=radius)
+        assert bound.lower <= exact.upper <= bound.upper * (1 + 1e-6)
+
+
 def test_measured_steps_that_overflow():
     for x in (ROW[0], [1.7e308, -1.7e308, 0.0]):
         for along in ("random", "worst"):

@@ -227,9 +227,9 @@ def _corners(xp: Namespace, x: Array, spectrum: Spectrum, box: Box) -> list[Arra
     hide = x == -math.inf
     x = xp.where(hide, xp.zeros_like(x), x)
     # Moves stop short of the radius by what adding them to x may round.
-    room = box.radius * (1 - 8 * eps_of(x)) - 2 * eps_of(x) * xp.abs(x)
-    room = xp.maximum(room, xp.zeros_like(room))
     limit = xp.full_like(x, float(xp.finfo(x.dtype).max))
+    room = xp.minimum(box.radius - 2 * eps_of(x) * xp.abs(x), limit)
+    room = round_down(room, 8 * eps_of(x))
     up, down = xp.minimum(x + room, limit), xp.maximum(x - room, -limit)
     # The two largest as equal as they get, everything else down.
     meet = xp.max(xp.where(second, up, -limit), axis=-1, keepdims=True)

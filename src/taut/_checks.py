@@ -90,7 +90,7 @@ def real_number(value: float, *, name: str, hint: str = "") -> float:
     except (TypeError, ValueError):
         hint = hint and f"; {hint}"
         raise TypeError(f"{name} must be a plain number, got {value!r}{hint}") from None
-    if not math.isnan(found) and not is_exact(value):
+    if type(value) is not float and not math.isnan(found) and not is_exact(value):
         raise ValueError(f"{name} is {value!r}, which a float cannot hold exactly: round it first")
     return found
 

@@ -90,23 +90,24 @@ def logsumexp(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     that is masked altogether gives -inf (λ > 0) or inf (λ < 0), the value of an empty sum.
 
     The result is the extremal entry plus (1/λ) log(1 + Σ of the others); it is right to a few units
-    in the last place of the larger of these two terms.
+    in the last place of the larger of these two terms, as long as the sum does not underflow.
 
     >>> logsumexp([0.0, -100.0])
     np.float64(3.720075976020836e-44)
     """
     scale = scale_value(scale, zero="(1/λ) log Σ exp(λx) has no limit at λ = 0")
     xp, x = rows(x, axis=axis, name="x")
+    dtype, x = x.dtype, widest(x)  # float64 has room for a small tail over a small scale
     exponents, reference = shifted_exactly(xp, x, scale)
-    reference = xp.squeeze(reference, axis=-1)
     empty = xp.all(exponents.high == -math.inf, axis=-1)
     if math.isinf(scale):  # the mean of the extremal entries, so that they share the derivative
-        extremal = exponents.high == 0
-        value = reference + _mean(xp, x - xp.expand_dims(reference, axis=-1), extremal)
-    else:  # in float64, where a small scale is not 0
-        logs = widest(xp.squeeze(_log_total(xp, exponents).of_all, axis=-1))
-        value = xp.astype(widest(reference) + logs / scale, x.dtype, copy=False)
-    return xp.where(empty, xp.full_like(value, -math.copysign(math.inf, scale)), value)
+        value = reference[..., 0] + _mean(xp, x - reference, exponents.high == 0)
+    else:
+        half = 0.5 if abs(scale) < 1e-300 else 1.0  # either term alone may overflow
+        logs = _log_total(xp, exponents).of_all[..., 0]
+        value = (reference[..., 0] * half + logs * half / scale) / half
+    value = xp.where(empty, xp.full_like(value, -math.copysign(math.inf, scale)), value)
+    return xp.astype(value, dtype, copy=False)
 
 
 @quietly
