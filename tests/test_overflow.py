@@ -169,6 +169,19 @@ def test_log_sum_exp_at_the_ends_of_the_range():
         assert taut.logsumexp([3.0, -INF], scale=scale) == 3.0
 
 
+def test_boxes_at_the_largest_scale():
+    radius, scale = 4.5e-310, 1.7e308
+    bound = taut.local_lipschitz([0.0, 0.0, 0.0], 1, radius=radius, scale=scale)
+    odds = math.exp(2 * (scale * radius)) / 2  # of the top entry, which is below ½ in all the box
+    truth = scale * (2 * odds / (1 + odds) ** 2)
+    assert float(bound) == pytest.approx(truth, rel=1e-12)
+    assert bound.lower <= truth
+    assert bound.upper >= truth
+    low, high = taut.probability_intervals([0.0, 0.0, 0.0], radius, scale=scale)
+    np.testing.assert_allclose(high, odds / (1 + odds), rtol=1e-12)
+    np.testing.assert_allclose(low, 1 / (1 + 4 * odds), rtol=1e-12)
+
+
 def test_corners_of_subnormal_boxes_stay_inside():
     x = np.array([-7.947043850878903e-41, 5.526160623911349e-41], np.float32)
     scale, radius = 6.883562431795763e40, 1.7591423032881702e-41

@@ -92,7 +92,7 @@ def _box(x: Array, radius: float, scale: float) -> Box:
     """
     wide = widest(x)
     largest = float(namespace(wide).finfo(wide.dtype).max)
-    return Box(min(radius, largest), min(2 * scale * radius, 2 * deepest(wide)), scale)
+    return Box(min(radius, largest), min(2 * (scale * radius), 2 * deepest(wide)), scale)
 
 
 def _half_gaps(xp: Namespace, x: Array, is_top: Array) -> tuple[Array, Array]:
@@ -237,7 +237,7 @@ def _corners(xp: Namespace, x: Array, spectrum: Spectrum, box: Box) -> list[Arra
     pair = xp.where(spectrum.is_top, xp.minimum(xp.maximum(meet, down), up), pair)
     # The top probability as near to ½ as it gets.
     logs = _log_tail(xp, spectrum)
-    pull = xp.where(logs == -math.inf, xp.zeros_like(logs), logs) / max(2 * box.scale, _TINY_SCALE)
+    pull = xp.where(logs == -math.inf, xp.zeros_like(logs), logs) / 2 / max(box.scale, _TINY_SCALE)
     pull = xp.astype(pull, x.dtype, copy=False)
     balanced = xp.where(spectrum.is_top, x + pull, x - pull)
     balanced = xp.minimum(xp.maximum(balanced, down), up)

@@ -102,7 +102,7 @@ def _first_crossing(q: np.ndarray, wanted: float, p: float) -> float:
         # Nothing can come any more: λ‖M‖ ≤ 2λ(1 − s₁) for a single best action, which falls
         # once λ exceeds one over its lead.
         if len(runners) == len(q) - 1:
-            rest = 2 * scale * float(np.sum(np.exp(-scale * runners)))
+            rest = 2 * (scale * float(np.sum(np.exp(-scale * runners))))
             if rest < wanted and scale * float(runners.min()) > 1:
                 return math.inf
         now = float(to_host(local_lipschitz(q, p, scale=scale).upper))
