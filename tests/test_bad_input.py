@@ -254,3 +254,10 @@ def test_scales_beyond_float32_are_refused_where_nothing_else_exists(jax):
             taut.local_lipschitz(x, scale=scale)
     with pytest.raises(ValueError, match="too extreme for float32"):
         taut.local_lipschitz(x) * 1e-42
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_directions_must_be_finite(backend, value):
+    x, v = backend.array([0.0, 1.0]), backend.array([1.0, value])
+    with pytest.raises(ValueError, match="v must be finite: it is a direction"):
+        taut.jvp(x, v)

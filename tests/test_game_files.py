@@ -551,3 +551,14 @@ def test_paths_of_any_kind(make, tmp_path):
     make("a b.csv", "1,2")
     assert read(tmp_path / "a b.csv").costs.tolist() == [[1, 2]]
     assert read(str(tmp_path / "a b.csv")).costs.tolist() == [[1, 2]]
+
+
+def test_integers_that_float64_does_not_hold(make, tmp_path):
+    big = 2**53 + 1
+    path = tmp_path / "big.npy"
+    np.save(path, np.array([[big, 0]]))
+    for source in (make("a.json", f"[[{big}, 0]]"), make("b.json", f"[[{big}, 0.5]]"), str(path)):
+        with pytest.raises(ValueError, match="cannot hold exactly"):
+            read(source)
+    np.save(path, np.array([[2**60, -(2**63)]]))
+    assert read(str(path)).costs.tolist() == [[2.0**60, -(2.0**63)]]

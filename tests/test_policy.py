@@ -86,3 +86,16 @@ def test_wrong_input():
         games.largest_scale(1.0, [[1.0, math.nan]])
     with pytest.raises(ValueError, match="must be finite"):
         games.largest_scale(1.0, [[1.0, math.inf]])
+
+
+def test_values_and_sensitivities_at_the_end_of_the_range():
+    for wanted, values in (
+        (1e-300, [[1e308, -1e308, 0.0]]),
+        (0.8e308, [[1.0, 1.0, 1.0]]),
+        (1e308, [[1.0, 2.0]]),
+        (1e-3, [[1.0, 1.0 - 1e-300, 1.0]]),
+    ):
+        scale = games.largest_scale(wanted, values)
+        assert scale >= min(2 * wanted, 1.7e308) * (1 - 1e-12)
+        if scale < math.inf:
+            assert np.all(games.policy_sensitivity(values, scale=scale).here.lower <= wanted)

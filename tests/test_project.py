@@ -22,7 +22,9 @@ SOURCE = ROOT / "src" / "taut"
 # Each module may import only from modules that stand before it, and from its own package.
 LAYERS = (
     "_array",
+    "_integers",
     "_checks",
+    "_exponents",
     "_files",
     "_json",
     "_npy",

@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 from taut import theorems
-from taut._array import Array, namespace, quietly, stop_gradient
-from taut._checks import exponent
+from taut._array import Array, known, namespace, quietly, stop_gradient
+from taut._checks import as_float_array, exponent, real_number
 from taut._rounding import product
 
 __all__ = ["Bound", "Norm", "lp", "upper_bound"]
@@ -119,11 +119,7 @@ class Bound:
             raise ValueError(f"kind must be exact, bracket, upper or lower, got {kind!r}")
         if kind == "exact" and estimate is None:
             raise ValueError("an exact bound needs its value as estimate")
-        plain = isinstance(lower, float) and isinstance(upper, float)
-        if plain and not 0 <= lower <= upper:
-            raise ValueError(
-                f"sides must be numbers with 0 <= lower <= upper, got {lower}, {upper}"
-            )
+        _check_sides(lower, upper, estimate)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
@@ -198,7 +194,7 @@ class Bound:
             raise TypeError("bounds do not multiply: compose them with taut.chain")
         if not isinstance(factor, Real):
             return NotImplemented
-        factor = float(factor)
+        factor = real_number(factor, name="the factor")
         if not 0 <= factor < math.inf:
             raise ValueError(f"a bound can be scaled by a finite number >= 0 only, got {factor}")
         return self._replace(
@@ -283,13 +279,42 @@ def upper_bound(
 ) -> Bound:
     """A bound of your own, from a proof of yours: a Lipschitz constant known from above.
 
+    A number that a float cannot hold is rounded up. Arrays hold one constant for each row.
+
     >>> upper_bound(3.0, p=2)
     Bound(at most 3, l2, all inputs; )
     """
-    value = float(value) if isinstance(value, Real) else value
-    lower = 0.0 if isinstance(value, float) else namespace(value).zeros_like(value)
+    if isinstance(value, Real):
+        value, lower = _float_above(value), 0.0
+    else:
+        xp, value = as_float_array(value, name="value")
+        lower = xp.zeros_like(value)
     norm = lp(exponent(p), None if q is None else exponent(q, name="q"))
     return Bound(lower, value, "upper", norm, domain, ())
+
+
+def _float_above(value: Real) -> float:
+    """The smallest float that is not below the number."""
+    try:
+        found = float(value)
+    except OverflowError:
+        return math.inf
+    return found if math.isnan(found) or found >= value else math.nextafter(found, math.inf)
+
+
+@quietly
+def _check_sides(lower: Array, upper: Array, estimate: Array) -> None:
+    """Refuse sides in the wrong order and NaN; what is being traced is not known yet."""
+    good = (lower >= 0) & (lower <= upper)
+    if estimate is not None:
+        good = good & (estimate == estimate)  # only NaN is not
+    if isinstance(good, bool):
+        wrong = not good
+    else:
+        xp = namespace(good)
+        wrong = known(xp.any(~good))
+    if wrong:
+        raise ValueError(f"sides must be numbers with 0 <= lower <= upper, got {lower}, {upper}")
 
 
 def _digits(x: float, rounding: str) -> str:

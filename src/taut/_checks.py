@@ -7,7 +7,8 @@ import operator
 
 import numpy as np
 
-from taut._array import Array, Namespace, eps_of, is_jax, known, namespace, wide_eps, widest
+from taut._array import Array, Namespace, is_jax, known, namespace, wide_eps
+from taut._integers import array_of, floats_of, is_exact
 
 _KEPT = ("float32", "float64")
 _WIDENED = ("float16", "bfloat16")
@@ -16,14 +17,11 @@ _WIDENED = ("float16", "bfloat16")
 def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
     """Namespace of ``x`` and ``x`` as float32 or float64; whatever has no real values is refused.
 
-    Lists and numbers become NumPy arrays, integers float64 (where it exists), half precision
-    float32: softmax differences need the digits that half precision has not got.
+    Lists and numbers become NumPy arrays, integers float64 (where it exists) if that is exact, half
+    precision float32: softmax differences need the digits that half precision has not got.
     """
     if isinstance(x, (list, tuple, int, float)) and not isinstance(x, bool):
-        try:
-            x = np.asarray(x)
-        except ValueError as error:
-            raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        x = array_of(x, name=name)
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array; fill masked logits with -inf: x.filled(-np.inf)"
@@ -43,7 +41,7 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
     if kind in _WIDENED:
         return xp, xp.astype(x, xp.float32)
     if kind.startswith(("int", "uint")):
-        return xp, widest(xp.astype(x, xp.zeros(()).dtype) if is_jax(x) else x)
+        return xp, floats_of(x, kind, name=name)
     raise TypeError(
         f"{name} must hold real numbers (float16, bfloat16, float32, float64 or integers); "
         f"its dtype is {x.dtype}"
@@ -86,10 +84,15 @@ def real_number(value: float, *, name: str, hint: str = "") -> float:
     try:
         if isinstance(value, (str, bytes, bool)) or getattr(value, "requires_grad", False):
             raise TypeError
-        return float(value)
+        found = float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is {value!r}, beyond the range of a float") from None
     except (TypeError, ValueError):
         hint = hint and f"; {hint}"
         raise TypeError(f"{name} must be a plain number, got {value!r}{hint}") from None
+    if type(value) is not float and not math.isnan(found) and not is_exact(value):
+        raise ValueError(f"{name} is {value!r}, which a float cannot hold exactly: round it first")
+    return found
 
 
 def finite_at_least_zero(value: float, *, name: str) -> float:
@@ -126,18 +129,14 @@ def scale_value(
 
 
 def check_range(scale: float, x: Array, *, name: str) -> None:
-    """Refuse a number that a computation in float32 alone would flush to 0 or overflow."""
+    """Refuse a number that float32 alone, or XLA without subnormal numbers, would lose."""
     only_float32 = wide_eps(x) > 1e-10
-    if only_float32 and scale != 0 and not 2.0**-100 <= abs(scale) <= 2.0**100:
-        raise ValueError(
-            f"{name} is {scale}, too extreme for float32: give float64 arrays, or scale the logits"
-        )
-
-
-def representable(scale: float, x: Array) -> float:
-    """The scale, not beyond the range of x's dtype: an infinite scale times 0 would be NaN."""
-    largest = float(np.finfo(np.float32 if eps_of(x) > 1e-10 else np.float64).max)
-    return min(max(scale, -largest), largest)
+    limit = 2.0**100 if only_float32 else 2.0**900
+    if not (only_float32 or is_jax(x)) or scale == 0 or math.isinf(scale):
+        return
+    if not 1 / limit <= abs(scale) <= limit:
+        what, helps = ("float32", "give float64 arrays") if only_float32 else ("JAX", "use NumPy")
+        raise ValueError(f"{name} is {scale}, too extreme for {what}: {helps}, or scale the logits")
 
 
 def exponent(p: float, *, name: str = "p") -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 
 from taut._array import Array, Namespace, eps_of, namespace, stop_gradient, widest
+from taut._exponents import scaled_difference
 from taut._secular import Spectrum, analyse, pole_distances
 
 
@@ -56,9 +57,11 @@ def smooth_weights(x: Array, scale: float) -> tuple[Array, Array]:
     count = xp.sum(xp.astype(tied, x.dtype), axis=-1, keepdims=True)
     count = xp.where(count == 0, xp.ones_like(count), count)
     zeros = xp.zeros_like(x)
-    reference = xp.sum(xp.where(tied, x, zeros), axis=-1, keepdims=True) / count
+    # The mean as a distance from the largest: the sum of two huge logits overflows.
+    finite = xp.where(largest == -math.inf, xp.zeros_like(largest), largest)
+    reference = finite + xp.sum(xp.where(tied, x - finite, zeros), axis=-1, keepdims=True) / count
     below = ~tied & ~masked
-    exponents = scale * (xp.where(below, x, reference + zeros) - reference)
+    exponents = scaled_difference(xp, xp.where(below, x, reference + zeros), reference, scale)
     weights = xp.where(below, xp.exp(exponents), zeros)
     # Next to underflow the formulas divide by what is not there; the derivative is 0 in effect.
     return xp.where(weights < negligible(x), zeros, weights), count - 1

@@ -20,8 +20,10 @@ from taut._array import (
 )
 from taut._bound import Bound, lp
 from taut._checks import check_logits, exponent, real_number, rows, scale_value, whole_number
+from taut._exponents import shifted
 from taut._norms import direction, positive_scale
-from taut._softmax import shifted, softmax
+from taut._secular import deepest
+from taut._softmax import softmax
 
 __all__ = ["empirical_lipschitz"]
 
@@ -82,6 +84,8 @@ def empirical_lipschitz(
     least = 2.0**-90 if wide_eps(x) > 1e-10 else 2.0**-900
     if min(epsilon, epsilon * (scale or 1.0)) < least:
         raise ValueError(f"epsilon {epsilon} is too small: the change would underflow")
+    if epsilon * scale > 1 / least:
+        raise ValueError(f"epsilon {epsilon} is too large for scale {scale}: the step overflows")
     best = xp.zeros_like(x[..., 0])
     for v in directions(xp, x, p, scale, along, samples, seed):
         best = xp.maximum(best, step_ratio(xp, x, v, p, epsilon, scale))
@@ -118,6 +122,8 @@ def step_ratio(xp: Namespace, x: Array, v: Array, p: float, epsilon: float, scal
     else:
         # From the shifted exponents, and with the step that adding it to them really makes.
         base, _ = shifted(xp, x, scale)
+        # An entry whose exponent overflows has no probability wherever it stands.
+        base = xp.maximum(base, xp.full_like(x, -deepest(x)))
         base = xp.where(x == -math.inf, xp.zeros_like(x), base)
         reached = base + scale * step
         step = (reached - base) / scale
@@ -126,6 +132,7 @@ def step_ratio(xp: Namespace, x: Array, v: Array, p: float, epsilon: float, scal
         change = softmax(after) - softmax(before)
         error = 2 / epsilon
     moved = lp_norm(step, p)
+    empty = empty | (moved == 0)
     ratio = lp_norm(change, p) / xp.where(empty, xp.ones_like(moved), moved)
     slack = (16 + 2 * math.log2(x.shape[-1])) * (
         eps_of(x) + eps_of(xp.zeros((1,), dtype=dtype)) / 16

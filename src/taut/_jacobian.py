@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from taut._array import Array, eps_of, namespace, positions, quietly, stop_gradient
+from taut._array import Array, eps_of, known, namespace, positions, quietly, stop_gradient
 from taut._bound import Bound, lp
 from taut._checks import as_float_array, restore_axis, rows, same_library, scale_value
+from taut._exponents import wide_if_extreme
 from taut._rounding import product, round_up
 from taut._softmax import softmax
 
@@ -29,13 +30,17 @@ def jacobian(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """
     scale = scale_value(scale, infinite=_NOT_AT_INFINITY)
     xp, x = rows(x, axis=axis, name="x")
-    s = softmax(x, scale=scale)
-    column, row = xp.expand_dims(s, axis=-1), xp.expand_dims(s, axis=-2)
+    s = softmax(wide_if_extreme(x, scale), scale=scale)
+    # Powers of two of the scale first: products of small probabilities would underflow.
+    power = max(0, math.frexp(scale)[1] // 2)
+    lifted = s * 2.0**power
+    column, row = xp.expand_dims(lifted, axis=-1), xp.expand_dims(lifted, axis=-2)
     indices = positions(s)
     diagonal = xp.expand_dims(indices, axis=-1) == indices
     # 1 − sᵢ as the sum of the others: subtraction has no correct digit on a peaked row.
     rest = xp.sum(xp.where(diagonal, xp.zeros_like(column * row), row + 0 * column), axis=-1)
-    return scale * xp.where(diagonal, column * xp.expand_dims(rest, axis=-1), -column * row)
+    products = xp.where(diagonal, column * xp.expand_dims(rest, axis=-1), -column * row)
+    return xp.astype(scale * 2.0 ** (-2 * power) * products, x.dtype, copy=False)
 
 
 @quietly
@@ -49,17 +54,25 @@ def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     """
     scale = scale_value(scale, infinite=_NOT_AT_INFINITY)
     _, x = rows(x, axis=axis, name="x")
-    _, v = rows(v, axis=axis, name="v")
+    xp, v = rows(v, axis=axis, name="v")
     same_library(x, v, names=("x", "v"))
     if tuple(v.shape)[-1] != tuple(x.shape)[-1]:
         raise ValueError(
             f"v must have as many entries along axis {axis} as x: {v.shape[-1]} and {x.shape[-1]}"
         )
-    return restore_axis(scale * covariance_product(softmax(x, scale=scale), v), axis)
+    if known(xp.any(~xp.isfinite(v))):
+        raise ValueError("v must be finite: it is a direction, not a mask")
+    dtype = xp.result_type(x, v)
+    s, v = softmax(wide_if_extreme(x, scale), scale=scale), wide_if_extreme(v, scale)
+    # Differences of huge entries would overflow; where there are none, nothing is scaled.
+    huge = xp.max(xp.abs(v), axis=-1, keepdims=True) > float(xp.finfo(v.dtype).max) / 8
+    lift = xp.where(huge, xp.full_like(v[..., :1], 8.0), xp.ones_like(v[..., :1]))
+    product = covariance_product(s, v / lift, scale=scale) * lift
+    return restore_axis(xp.astype(product, dtype, copy=False), axis)
 
 
-def covariance_product(s: Array, v: Array) -> Array:
-    """M(s) v = s∘(v − ⟨s, v⟩1) along the last axis.
+def covariance_product(s: Array, v: Array, *, scale: float = 1.0) -> Array:
+    """λM(s) v = λs∘(v − ⟨s, v⟩1) along the last axis.
 
     v is measured from its entry at the largest probability, which shift invariance allows: on a
     peaked row ⟨s, v⟩ is almost that entry, and subtracting them would leave no digit.
@@ -68,7 +81,8 @@ def covariance_product(s: Array, v: Array) -> Array:
     top = positions(s) == xp.expand_dims(xp.argmax(s, axis=-1), axis=-1)
     reference = xp.sum(xp.where(top, v, xp.zeros_like(v)), axis=-1, keepdims=True)
     v = v - reference
-    return s * (v - xp.sum(s * v, axis=-1, keepdims=True))
+    v = v - xp.sum(s * v, axis=-1, keepdims=True)
+    return (s if scale == 1 else scale * s) * v
 
 
 @quietly

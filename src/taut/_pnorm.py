@@ -115,12 +115,12 @@ def _interpolated(xp: Namespace, q: float, scale: float, exact: Exact) -> Array:
 
 
 def interpolate(xp: Namespace, one: Array, two: Array, q: float) -> Array:
-    """one^θ two^{1−θ}, θ = |1 − 2/q|, rounded up; 0 where either is 0.
+    """one^θ two^{1−θ}, θ = |1 − 2/q|, rounded up; 0 where either is 0, NaN where either is NaN.
 
     The exponents are rounded too, which costs |log one| + |log two| units.
     """
     share = abs(1 - 2 / q)
-    present = (one > 0) & (two > 0)
+    present = ~((one == 0) | (two == 0))
     a, b = (widest(xp.where(present, c, xp.ones_like(c))) for c in (one, two))
     mean = a**share * b ** (1 - share)
     slack = (8 + xp.abs(xp.log(a)) + xp.abs(xp.log(b))) * eps_of(a)

@@ -22,10 +22,11 @@ from taut._array import (
     namespace,
     positions,
     stop_gradient,
+    tree_sum,
     wide_eps,
     widest,
 )
-from taut._checks import representable
+from taut._exponents import exponents
 
 # Six steps from the top-two start reach 1e-15 (n from 2 to 300, logit scales 0.01 to 60); two more
 # cost little and cover larger n.
@@ -78,15 +79,15 @@ def constants_underflow(x: Array, scale: float) -> float:
 def analyse(x: Array, scale: float) -> Spectrum:
     """Find the weights, the tail and the secular root of every row of logits (last axis)."""
     xp = namespace(x)
-    weights, is_top, exponents = _weights(xp, widest(x), scale)
+    weights, is_top, depths = _weights(xp, widest(x), scale)
     tail = tree_sum(xp, weights)
     runner_up = xp.max(weights, axis=-1, keepdims=True)
-    nearest = xp.max(exponents, axis=-1, keepdims=True)
+    nearest = xp.max(depths, axis=-1, keepdims=True)
     root = _newton(xp, weights, tail, runner_up)
     depth = xp.where(nearest == -math.inf, xp.zeros_like(nearest), -nearest)
     # Beyond this depth every weight underflows, and the constants with them.
     depth = xp.minimum(depth, xp.full_like(depth, 2000.0))
-    return Spectrum(weights, is_top, tail, root, runner_up, -xp.expm1(nearest), depth, exponents)
+    return Spectrum(weights, is_top, tail, root, runner_up, -xp.expm1(nearest), depth, depths)
 
 
 def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array]:
@@ -95,22 +96,13 @@ def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array
     top = xp.max(x, axis=-1, keepdims=True)
     top = xp.where(top == -math.inf, xp.zeros_like(top), top)
     masked = x == -math.inf
-    # Halves, because the difference of two huge logits overflows.
-    x, top = xp.where(masked, top, x) / 2, top / 2
-    difference = x - top
-    # What the subtraction rounded away (Knuth's TwoSum). Without it a tail of many equal weights
-    # inherits one rounding error of size |x₁ − xᵢ| eps, the same in every term.
-    back = difference - x
-    lost = (x - (difference - back)) + (-top - back)
-    zeros = xp.zeros_like(x)
-    lost = xp.where(xp.isfinite(lost), lost, zeros)
+    high, low = exponents(xp, xp.where(masked, top, x), top, scale)
     out = is_top | masked
-    scale = representable(2 * scale, x)
     # An exponent that overflows is deep, but it is not masked.
-    exponents = xp.maximum(difference * scale, xp.full_like(x, -_largest(x) / 4))
-    exponents = xp.where(out, xp.full_like(x, -math.inf), exponents)
-    weights = xp.exp(exponents)
-    return weights + weights * (lost * scale), is_top, exponents
+    high = xp.maximum(high, xp.full_like(x, -deepest(x)))
+    high = xp.where(out, xp.full_like(x, -math.inf), high)
+    weights = xp.exp(high)
+    return weights + weights * low, is_top, high
 
 
 def _newton(xp: Namespace, e: Array, tail: Array, runner_up: Array) -> Array:
@@ -136,17 +128,6 @@ def _safe_ratio(xp: Namespace, numerator: Array, denominator: Array) -> Array:
     return xp.where(positive, numerator / safe, xp.zeros_like(numerator))
 
 
-def tree_sum(xp: Namespace, x: Array) -> Array:
-    """Sum over the last axis, kept, by halving: the error grows with log n on every backend."""
-    carry = xp.zeros_like(x[..., :1])
-    while x.shape[-1] > 1:
-        half = x.shape[-1] // 2
-        if x.shape[-1] % 2:
-            carry = carry + x[..., -1:]
-        x = x[..., :half] + x[..., half : 2 * half]
-    return x + carry
-
-
 def relative_error(x: Array, spectrum: Spectrum) -> Array:
     """Bound on the relative rounding error of both constants.
 
@@ -160,8 +141,9 @@ def relative_error(x: Array, spectrum: Spectrum) -> Array:
     return computed if wide == eps_of(x) else computed + eps_of(x)
 
 
-def _largest(x: Array) -> float:
-    return (2.0 - eps_of(x)) * (2.0**127 if eps_of(x) == 2.0**-23 else 2.0**1023)
+def deepest(x: Array) -> float:
+    """The exponents stop here: three times as much is still in the range of ``x``."""
+    return 2.0**125 if eps_of(x) == 2.0**-23 else 2.0**1021
 
 
 def _smallest_normal(x: Array) -> float:

@@ -41,7 +41,8 @@ def at_most(x: Array, ceiling: float) -> Array:
 
 
 def rounded_up(value: float, x: Array) -> float:
-    """The smallest number of x's precision that is not below ``value``."""
-    if eps_of(x) == 2.0**-52 or float(np.float32(value)) >= value:
+    """The smallest number of x's precision that is not below ``value``; maybe infinite."""
+    if eps_of(x) == 2.0**-52:
         return value
-    return float(np.nextafter(np.float32(value), np.float32(np.inf)))
+    near = float(np.float32(value))
+    return near if near >= value else float(np.nextafter(np.float32(value), np.float32(np.inf)))

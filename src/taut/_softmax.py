@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from taut._array import Array, Namespace, known, quietly, stop_gradient
+from taut._array import (
+    Array,
+    Namespace,
+    known,
+    positions,
+    quietly,
+    stop_gradient,
+    tree_sum,
+    widest,
+)
 from taut._checks import (
     as_float_array,
     check_logits,
     real_number,
-    representable,
     restore_axis,
     rows,
     same_library,
     scale_value,
     whole_number,
 )
+from taut._exponents import Exponents, shifted, shifted_exactly, wide_if_extreme
 
 __all__ = ["blend", "log_softmax", "logits", "logsumexp", "softmax", "softmin", "two_class"]
 
@@ -60,11 +69,17 @@ def softmin(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
 
 @quietly
 def log_softmax(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
-    """Logarithm of the softmax, without underflow; masked entries are -inf."""
+    """Logarithm of the softmax, to a few units in the last place; masked entries are -inf.
+
+    >>> log_softmax([100.0, 0.0])
+    array([-3.72007598e-44, -1.00000000e+02])
+    """
     xp, x = rows(x, axis=axis, name="x")
-    exponents, _ = shifted(xp, x, scale_value(scale))
-    total = _denominator(xp, xp.exp(exponents))
-    return restore_axis(exponents - xp.log(total), axis)
+    exponents, _ = shifted_exactly(xp, x, scale_value(scale))
+    total = _log_total(xp, exponents)
+    # The largest entry's is not exponent − log total: their derivatives would cancel.
+    others = exponents.high - total.of_all
+    return restore_axis(xp.where(total.is_top, 0 - total.below_top, others), axis)
 
 
 @quietly
@@ -73,19 +88,26 @@ def logsumexp(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
 
     For λ < 0 it is a smooth minimum, and ±inf give the maximum and the minimum themselves. A row
     that is masked altogether gives -inf (λ > 0) or inf (λ < 0), the value of an empty sum.
+
+    The result is the extremal entry plus (1/λ) log(1 + Σ of the others); it is right to a few units
+    in the last place of the larger of these two terms, as long as the sum does not underflow.
+
+    >>> logsumexp([0.0, -100.0])
+    np.float64(3.720075976020836e-44)
     """
     scale = scale_value(scale, zero="(1/λ) log Σ exp(λx) has no limit at λ = 0")
     xp, x = rows(x, axis=axis, name="x")
-    exponents, reference = shifted(xp, x, scale)
-    weights = xp.exp(exponents)
-    total = xp.sum(weights, axis=-1)
-    empty = total == 0
-    total = xp.where(empty, xp.ones_like(total), total)
+    dtype, x = x.dtype, widest(x)  # float64 has room for a small tail over a small scale
+    exponents, reference = shifted_exactly(xp, x, scale)
+    empty = xp.all(exponents.high == -math.inf, axis=-1)
     if math.isinf(scale):  # the mean of the extremal entries, so that they share the derivative
-        value = xp.sum(xp.where(weights > 0, x, xp.zeros_like(x)), axis=-1) / total
+        value = reference[..., 0] + _mean(xp, x - reference, exponents.high == 0)
     else:
-        value = xp.squeeze(reference, axis=-1) + xp.log(total) / scale
-    return xp.where(empty, xp.full_like(value, -math.copysign(math.inf, scale)), value)
+        half = 0.5 if abs(scale) < 1e-300 else 1.0  # either term alone may overflow
+        logs = _log_total(xp, exponents).of_all[..., 0]
+        value = (reference[..., 0] * half + logs * half / scale) / half
+    value = xp.where(empty, xp.full_like(value, -math.copysign(math.inf, scale)), value)
+    return xp.astype(value, dtype, copy=False)
 
 
 @quietly
@@ -115,8 +137,9 @@ def logits(
         raise ValueError(f"value must be finite, got {value}")
     xp, s = rows(s, axis=axis, name="s")
     _check_probabilities(xp, s)
+    dtype, s = s.dtype, wide_if_extreme(s, scale)
     positive = s > 0
-    logs = xp.log(xp.where(positive, s, xp.ones_like(s))) / scale
+    logs = xp.log(xp.where(positive, s, xp.ones_like(s)))
     if fix == "mean":
         counts = xp.sum(xp.astype(positive, s.dtype), axis=-1, keepdims=True)
         anchor = xp.sum(logs, axis=-1, keepdims=True) / counts
@@ -132,7 +155,10 @@ def logits(
             raise ValueError(f"the probability at index {fix} is 0, so its logit cannot be {value}")
     else:
         raise ValueError(f"fix must be 'mean', 'logsumexp' or an index, got {fix!r}")
-    result = xp.where(positive, logs - anchor + value, xp.full_like(s, -math.inf))
+    found = xp.astype((logs - anchor) / scale + value, dtype, copy=False)
+    if known(xp.any(~xp.isfinite(found))):
+        raise ValueError(f"the logits overflow at scale {scale} and value {value}")
+    result = xp.where(positive, found, xp.full_like(found, -math.inf))
     return restore_axis(result, axis)
 
 
@@ -154,22 +180,17 @@ def blend(
             f"as many weights as inputs, and at least one: got {len(inputs)} inputs and "
             f"{len(weights)} weights"
         )
+    alphas = [
+        scale_value(weight, infinite="it is a weight", name=f"weights[{k}]")
+        for k, weight in enumerate(weights)
+    ]
+    # A power of two above the sum of all weights goes into the scale: no combination overflows.
+    power = math.frexp(max(map(abs, alphas)))[1] + len(alphas).bit_length()
+    scale = scale_value(scale)
     total = None
-    for k, (x, weight) in enumerate(zip(inputs, weights, strict=True)):
-        alpha = scale_value(weight, infinite="it is a weight", name=f"weights[{k}]")
+    for k, (x, alpha) in enumerate(zip(inputs, alphas, strict=True)):
         xp, x = rows(x, axis=axis, name=f"inputs[{k}]")
-        largest = xp.max(x, axis=-1, keepdims=True)
-        check_logits(xp, largest, name=f"inputs[{k}]")
-        if alpha == 0:
-            term = xp.zeros_like(x)
-        else:
-            masked = x == -math.inf
-            if alpha < 0 and known(xp.any(masked)):
-                raise ValueError(
-                    f"inputs[{k}] has a masked entry and the weight {alpha}: that divides by a "
-                    "probability of 0"
-                )
-            term = alpha * x
+        term = _term(xp, x, math.ldexp(alpha, -power), name=f"inputs[{k}]", weight=alpha)
         if total is not None:
             same_library(total, term, names=("inputs[0]", f"inputs[{k}]"))
         if total is not None and tuple(total.shape) != tuple(term.shape):
@@ -178,7 +199,22 @@ def blend(
                 f"inputs[{k}] is {tuple(term.shape)}"
             )
         total = term if total is None else total + term
-    return restore_axis(softmax(total, scale=scale), axis)
+    whole = scale * 2.0 ** (power // 2) * 2.0 ** (power - power // 2)
+    if math.isinf(whole) and not math.isinf(scale):
+        raise ValueError(f"weights of size 2**{power} times scale {scale} overflow")
+    return restore_axis(softmax(total, scale=whole), axis)
+
+
+def _term(xp: Namespace, x: Array, alpha: float, *, name: str, weight: float) -> Array:
+    """αx for |α| < 1; -inf where masked."""
+    check_logits(xp, xp.max(x, axis=-1, keepdims=True), name=name)
+    if weight == 0:
+        return xp.zeros_like(x)
+    if weight < 0 and known(xp.any(x == -math.inf)):
+        raise ValueError(
+            f"{name} has a masked entry and the weight {weight}: that divides by a probability of 0"
+        )
+    return alpha * x
 
 
 @quietly
@@ -192,39 +228,55 @@ def two_class(z1: Array, z2: Array = 0.0, *, scale: float = 1.0) -> Array:
     """
     if isinstance(z1, (int, float)) and not isinstance(z2, (int, float)):
         xp, z2 = as_float_array(z2, name="z2")
-        z1 = xp.full_like(z2, z1)
+        z1 = _filled(xp, z2, z1, name="z1")
     else:
         xp, z1 = as_float_array(z1, name="z1")
         plain = isinstance(z2, (int, float))
-        z2 = xp.full_like(z1, z2) if plain else as_float_array(z2, name="z2")[1]
+        z2 = _filled(xp, z1, z2, name="z2") if plain else as_float_array(z2, name="z2")[1]
     same_library(z1, z2, names=("z1", "z2"))
     pair = xp.stack(xp.broadcast_arrays(z1, z2), axis=-1)
     return softmax(pair, scale=scale)[..., 0]
 
 
-def shifted(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array]:
-    """Exponents λ(x − reference) ≤ 0, -inf where masked, and the reference logit of each row.
+def _filled(xp: Namespace, like: Array, value: float, *, name: str) -> Array:
+    """The number as an array, where it must not turn into a mask by overflow."""
+    value = real_number(value, name=name)
+    if abs(value) > float(xp.finfo(like.dtype).max) and not math.isinf(value):
+        raise ValueError(f"{name} is {value}, which {like.dtype} cannot hold: give float64 arrays")
+    return xp.full_like(like, value)
 
-    The reference is the entry with the largest λx (theorem stable); it is a constant to automatic
-    differentiation, which shift invariance allows.
+
+class _LogTotal(NamedTuple):
+    """log Σ exp(exponents) of each row, last axis kept, for exponents ≤ 0 of which one is 0."""
+
+    of_all: Array  # 0 where all are masked
+    below_top: Array  # the same number, as log Σ exp(exponents − exponent of the largest entry)
+    is_top: Array  # the one entry that counts as the largest; none where all are masked
+
+
+def _log_total(xp: Namespace, exponents: Exponents) -> _LogTotal:
+    """log(1 + tail), which has all its digits also where the tail is small.
+
+    Automatic differentiation sees the weight of the largest entry too, though its value is 1: as
+    its exponent, or as exp(exponent) − 1, whichever does not cancel against the tail.
     """
-    largest = xp.max(x, axis=-1, keepdims=True)
-    check_logits(xp, largest, name="x")
-    masked = x == -math.inf
-    if scale < 0:
-        reference = xp.min(xp.where(masked, xp.full_like(x, math.inf), x), axis=-1, keepdims=True)
-    else:
-        reference = largest
-    empty = largest == -math.inf
-    reference = stop_gradient(xp.where(empty, xp.zeros_like(reference), reference))
-    hidden = xp.full_like(x, -math.inf)
-    if math.isinf(scale):
-        return xp.where((x == reference) & ~masked, xp.zeros_like(x), hidden), reference
-    if abs(scale) < 1:  # the difference of two huge logits may overflow before a small scale acts
-        difference, scale = x / 2 - reference / 2, 2 * scale
-    else:
-        difference = x - reference
-    return xp.where(masked, hidden, difference * representable(scale, x)), reference
+    fixed = stop_gradient(exponents.high)
+    is_top = positions(fixed) == xp.argmax(fixed, axis=-1, keepdims=True)
+    is_top = is_top & (fixed > -math.inf)
+    zeros = xp.zeros_like(fixed)
+    weights = xp.exp(exponents.high)
+    tail = tree_sum(xp, xp.where(is_top, zeros, weights + weights * exponents.low))
+    top = xp.sum(xp.where(is_top, exponents.high, zeros), axis=-1, keepdims=True)  # it is 0
+    below_top = xp.log1p(tail * xp.exp(-top))
+    of_all = xp.where(tail < 1, top + below_top, xp.log1p(tail + xp.expm1(top)))
+    return _LogTotal(of_all, below_top, is_top)
+
+
+def _mean(xp: Namespace, x: Array, chosen: Array) -> Array:
+    """Mean over the last axis of the chosen entries, 0 where there are none."""
+    count = xp.sum(xp.astype(chosen, x.dtype), axis=-1)
+    total = xp.sum(xp.where(chosen, x, xp.zeros_like(x)), axis=-1)
+    return total / xp.where(count == 0, xp.ones_like(count), count)
 
 
 def _denominator(xp: Namespace, weights: Array) -> Array:

@@ -41,15 +41,16 @@ def step_bound(d: Array, p: float = 2, *, axis: int = -1, scale: float = 1.0) ->
     check_range(scale, d, name="scale")
     wide = widest(d)  # a scale need not fit into float32
     quarter = xp.max(wide / 4, axis=-1) - xp.min(wide / 4, axis=-1)  # halves cannot overflow
-    variation = 2 ** (1 / p) * xp.tanh(quarter * scale)
+    diameter = 2 ** (1 / p)  # of the simplex; a whole number for p = 1 and inf
+    variation = diameter * xp.tanh(quarter * scale)
     size = xp.squeeze(lp_norm(wide / 2, p), axis=-1)
     relative = (16 + 2 * math.log2(d.shape[-1])) * eps_of(wide)
     # Entries of d that are subnormal may have been read as 0.
     absolute = scale * d.shape[-1] * (2.0**-126 if eps_of(wide) > 1e-10 else 2.0**-1022)
-    upper = round_up(xp.minimum(variation, size * scale), relative, absolute)
+    least = xp.minimum(variation, size * scale) if scale > 0 else xp.zeros_like(variation)
+    upper = round_up(least, relative, absolute)
     upper = round_up(xp.astype(upper, d.dtype, copy=False))
-    if p in (1, math.inf):  # the diameter of the simplex, 2^{1/p}, is a whole number here
-        upper = at_most(upper, 2.0 if p == 1 else 1.0)
+    upper = at_most(upper, diameter if p in (1, math.inf) else round_up(diameter))
     return Bound(
         xp.zeros_like(upper),
         upper,
@@ -124,8 +125,8 @@ def bounded_logits_lipschitz(n: int, *, spread: float, p: float = 2, scale: floa
     spread = finite_at_least_zero(spread, name="spread")
     domain, theorem = f"max x - min x <= {spread}, n = {n}", ("bounded-logits",)
     odds = min(1.0, math.exp(scale * spread) / (n - 1)) if scale * spread < 700 else 1.0
-    value = scale * 2 * odds / (1 + odds) ** 2
-    slack = (8 + scale * spread) * 2.0**-52
+    value = scale * (2 * odds / (1 + odds) ** 2)
+    slack = (8 + min(scale * spread, 700.0)) * 2.0**-52
     upper = min(round_up(value, slack), product(scale, 0.5, up=True))
     if p in (1, math.inf):
         return Bound(round_down(value, slack), upper, "exact", lp(p), domain, theorem, value)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taut._checks import as_float_array
+from taut._integers import floats_of, refuse_rounded
 from taut._json import without_repeats
 from taut._npy import read_npy
 from taut._optional import needing
@@ -97,7 +99,8 @@ def _json_matrix(rows: Any, name: str, *, path: str) -> Matrix:
             else:
                 continue
             raise ValueError(f"{path}: {name}[{i}][{j}] must be a {kind}, got {_short(value)}")
-    return np.array(rows, dtype=np.float64)
+    matrix: Matrix = as_float_array(rows, name=f"{path}: {name}")[1]
+    return matrix
 
 
 def _json_names(names: Any, where: str, size: str, length: int) -> Names:
@@ -139,6 +142,10 @@ def _matrix(values: NDArray[Any], where: str) -> Matrix:
         raise ValueError(f"{where} must be a matrix with entries; its shape is {values.shape}")
     if values.dtype.kind not in "iufO":
         raise ValueError(f"{where} must hold real numbers; its dtype is {values.dtype}")
+    if values.dtype.kind in "iu":
+        values = floats_of(values, values.dtype.name, name=where)
+    elif values.dtype == object:
+        refuse_rounded(values, name=where)
     try:
         with np.errstate(over="ignore"):  # long doubles may be beyond float64, and are seen below
             matrix = np.array(values, dtype=np.float64, order="C")

@@ -94,13 +94,15 @@ def _first_crossing(q: np.ndarray, wanted: float, p: float) -> float:
     if len(q) < 2:
         return math.inf
     scale = 2 * wanted
-    behind = q.max() - q
+    if math.isinf(scale):
+        return math.inf
+    behind = np.minimum(q.max() - q, np.finfo(float).max)
     runners = behind[behind > 0]
     while True:
         # Nothing can come any more: λ‖M‖ ≤ 2λ(1 − s₁) for a single best action, which falls
         # once λ exceeds one over its lead.
         if len(runners) == len(q) - 1:
-            rest = 2 * scale * float(np.sum(np.exp(-scale * runners)))
+            rest = 2 * (scale * float(np.sum(np.exp(-scale * runners))))
             if rest < wanted and scale * float(runners.min()) > 1:
                 return math.inf
         now = float(to_host(local_lipschitz(q, p, scale=scale).upper))
@@ -109,14 +111,16 @@ def _first_crossing(q: np.ndarray, wanted: float, p: float) -> float:
             return scale * (1 - 1e-15)
         weights = np.exp(-scale * behind)
         lead = float(weights @ behind / weights.sum()) * (1 + 1e-12)  # max q − E_s q
-        scale = _stride(scale, room, lead)
+        before, scale = scale, _stride(scale, room, lead)
+        if scale == before:  # the end of the range, or of the digits
+            return scale
 
 
 def _stride(scale: float, room: float, lead: float) -> float:
     """The largest λ′ with log(λ′/λ) + lead (λ′ − λ) ≤ room, from below."""
-    low, high = scale, scale * math.exp(room)
+    low, high = scale, min(scale * math.exp(min(room, 700.0)), float(np.finfo(float).max))
     for _ in range(60):
-        middle = (low + high) / 2
+        middle = low + (high - low) / 2
         fits = math.log(middle / scale) + lead * (middle - scale) <= room * (1 - 1e-12)
         low, high = (middle, high) if fits else (low, middle)
     return low
