@@ -92,8 +92,8 @@ def logsumexp(x: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     The result is the extremal entry plus (1/λ) log(1 + Σ of the others); it is right to a few units
     in the last place of the larger of these two terms, as long as the sum does not underflow.
 
-    >>> logsumexp([0.0, -100.0])
-    np.float64(3.720075976020836e-44)
+    >>> float(logsumexp([0.0, -100.0]))
+    3.720075976020836e-44
     """
     scale = scale_value(scale, zero="(1/λ) log Σ exp(λx) has no limit at λ = 0")
     xp, x = rows(x, axis=axis, name="x")

@@ -21,6 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from taut.audit._exponentials import Begun, Exponentials
+from taut.audit._origin import varies
 from taut.audit._origins import Origins
 from taut.audit._product import Products
 from taut.audit._seen import Missed, Seen
@@ -66,9 +67,10 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given: Any = args[0] if args else None
         if changes(function):
             self._weights.keep(args)
-            if op_name(function) == "exp":  # it overwrites the scores
+            if op_name(function) in ("exp", *_SOFTMAX):  # it may overwrite the scores
                 given = given.clone()
                 self.origins.set(given, self.origins.of(args[0]))
+                self._exponentials.copied(args[0], given)
         result = function(*args, **kwargs)
         self._products.note(function, args, kwargs, result)
         self.origins.note(function, args, kwargs, result)
@@ -99,7 +101,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if scores.ndim == 0:
             return
         if not plain or scores.shape != weights.shape:
-            if origin is not None and origin.other is not None:
+            if origin is not None and (origin.other is not None or varies(origin.token, dim)):
                 self._miss("exponentials over their sum in a form that is not known")
             return
         product = self._products.of(scores) if dim == scores.ndim - 1 else None
@@ -190,9 +192,10 @@ def _steps(watch: Watch, name: str) -> tuple[Callable[..., Any], Callable[..., N
 
     def enter(module: nn.Module, args: Any, kwargs: Any) -> Any:
         watch.enter(name)
-        if name:
+        if name or len(watch.path) > 2:  # a model may also call itself, on parts of its input
             return None
-        kwargs = told_apart(kwargs)
+        args = told_apart(args)
+        kwargs = told_apart(kwargs, args)
         watch.sources.begin(module, args, kwargs)
         return args, kwargs
 

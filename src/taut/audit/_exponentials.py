@@ -14,6 +14,7 @@ import torch
 from taut.audit._origin import Origin
 from taut.audit._tensors import ByStorage, storage
 
+_PRODUCTS = ("bmm", "mm", "baddbmm", "addmm")
 _RATIOS = ("div", "divide", "true_divide")
 _COPIES = ("clone", "_to_copy", "copy", "expand", "alias", "detach")
 _ADDITIONS = ("add", "clamp", "clamp_min", "maximum", "mul")
@@ -48,6 +49,11 @@ class Exponentials:
         for kept in (self._logs, self._totals, self._exponentials, self._sums):
             kept.clear()
 
+    def copied(self, given: torch.Tensor, copy: torch.Tensor) -> None:
+        """Something is about to be overwritten, and a copy stands for it."""
+        if (logs := self._logs.get(given)) is not None:
+            self._logs.set(copy, logs)
+
     def note(
         self, name: str, args: Any, given: torch.Tensor, result: torch.Tensor, origin: Origin | None
     ) -> Begun | None:
@@ -61,6 +67,8 @@ class Exponentials:
         elif name == "logsumexp":
             if (dim := _axis(args, given)) is not None:
                 self._totals.set(result, Begun(given, dim, origin))
+        elif name in _PRODUCTS:
+            return self._product(args)
         elif name == "sum" and (begun := self._exponentials.get(given)) is not None:
             self._sums.set(result, _Sum(begun, _axis(args, given), True))
         elif len(args) > 1 and isinstance(args[1], torch.Tensor):
@@ -77,11 +85,27 @@ class Exponentials:
             self._logs.set(result, total)
             return None
         added = self._sums.get(second)
-        if exponentials is not None and added is not None and added.of is exponentials:
+        same = (
+            added is not None
+            and exponentials is not None
+            and (
+                added.of is exponentials or storage(added.of.scores) == storage(exponentials.scores)
+            )
+        )
+        if exponentials is not None and added is not None and same:
+            self._exponentials.drop(first)  # if written in place, they are weights now
             plain = added.plain and added.dim is not None and name in _RATIOS
-            return exponentials._replace(dim=added.dim or 0, plain=plain)
+            return exponentials._replace(dim=added.dim or 0, plain=plain and exponentials.plain)
         self._follow(name, first, result)
         self._follow(name, second, result)
+        return None
+
+    def _product(self, args: Any) -> Begun | None:
+        """Exponentials of scores that meet values before they are divided by their sum."""
+        for factor in args:
+            begun = self._exponentials.get(factor)
+            if begun is not None and begun.origin is not None and begun.origin.other is not None:
+                return begun._replace(dim=0, plain=False)
         return None
 
     def _follow(self, name: str, given: torch.Tensor, result: torch.Tensor) -> None:
@@ -93,8 +117,8 @@ class Exponentials:
         if (logs := self._logs.get(given)) is not None and result.shape == logs.scores.shape:
             self._logs.set(result, logs)
         same = name in _COPIES
-        if (begun := self._exponentials.get(given)) is not None and same:
-            self._exponentials.set(result, begun)
+        if (begun := self._exponentials.get(given)) is not None and result.shape == given.shape:
+            self._exponentials.set(result, begun._replace(plain=begun.plain and same))
         if (total := self._sums.get(given)) is not None:
             self._sums.set(result, total._replace(plain=total.plain and same))
 

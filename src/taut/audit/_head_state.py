@@ -69,7 +69,7 @@ class HeadState:
     ) -> None:
         """Take in rows: ``values`` are (samples, heads, queries), ``kept`` says which count.
 
-        ``samples`` and ``queries``, (samples, queries), are the places that rows are known by.
+        ``samples``, and ``queries`` as (samples, heads, queries), say where rows are.
         """
         self.counts["rows"] += kept.sum(axis=(0, 2))
         self.counts["broken"] += broken.sum(axis=(0, 2))
@@ -91,7 +91,7 @@ class HeadState:
             for h in np.flatnonzero(lowered >= self.maxima[name]):
                 at = (values[name][:, h] == lowered[h]) & kept[:, h]
                 rows, places = np.nonzero(at)
-                self._raise(name, int(h), lowered[h], samples[rows], queries[rows, places])
+                self._raise(name, int(h), lowered[h], samples[rows], queries[rows, h, places])
 
     def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
         """Take in a maximum and where it was; the first place where there are several."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from taut.audit._origin import NOT_A_TOKEN, TOKENS, Origin, least, one_along, varies
+from taut.audit._origin import NOT_A_TOKEN, TOKENS, Origin, least, one_along, ranks, varies
 from taut.audit._reduce import HIDDEN
 from taut.audit._seen import Seen
 from taut.audit._sources import STRANGERS, Sources
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
     scores: torch.Tensor
     weights: torch.Tensor
     samples: Array  # the number of each sample in its batch; -1 where it is not known
-    queries: Array  # the place of each query in its sequence, (samples, queries)
+    queries: Array  # the place of each query in its sequence, (samples, heads, queries)
     real: torch.Tensor | None = None  # False for queries that are padding, like ``scores``
     source: str = ""  # the argument of the model that the queries are tokens of, if they are
     heads: torch.Tensor | None = None  # the head of every row in the model's own layout
@@ -54,6 +54,8 @@ def arranged(seen: Seen, sources: Sources, heads: int | None) -> Rows:
 
 def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
     """By where the rows come from, as far as this is known."""
+    if not seen.scores.numel():
+        raise ValueError(f"scores of shape {tuple(seen.scores.shape)} hold nothing")
     if seen.origin is None:
         return None
     origin = _visible(seen, seen.origin)
@@ -63,7 +65,7 @@ def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
     head = _heads(sample, least(origin.feature, -1), origin.other is not None, heads)
     head = _several(sample, head, token, heads)
     rows = sample.numel()
-    group = (_numbers(sample) * (int(head.max()) + 1) + head).flatten()
+    group = (ranks(sample) * (int(head.max()) + 1) + head).flatten()
     counts = torch.bincount(group)
     if bool((sample < 0).any()) or len(set(counts.tolist())) > 1:
         return None
@@ -84,7 +86,7 @@ def _by_origin(seen: Seen, sources: Sources, heads: int | None) -> Rows | None:
         source = ""
     return Rows(
         put(seen.scores), put(seen.weights), np.where(names < STRANGERS, names, -1),
-        _places(tokens[:, 0]), sources.real(lined, tokens), source, head,
+        _places(tokens), sources.real(lined, tokens), source, head,
     )  # fmt: skip
 
 
@@ -134,21 +136,16 @@ def _several(
 
 def _joined(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """One number for each pair of numbers, in their order."""
-    number = _numbers(second)
-    return _numbers(first) * (int(number.max()) + 1 if number.numel() else 1) + number
-
-
-def _numbers(sample: torch.Tensor) -> torch.Tensor:
-    """Numbers counted from 0 on in their order."""
-    found: torch.Tensor = torch.unique(sample, return_inverse=True)[1]
-    return found
+    number = ranks(second)
+    return ranks(first) * (int(number.max()) + 1 if number.numel() else 1) + number
 
 
 def _places(tokens: torch.Tensor) -> Array:
-    """The place of each query in its sequence; as they come where some are no tokens of it."""
-    if bool((tokens > NOT_A_TOKEN).all()):
+    """The place of each query in its sequence; as they come where they are not told apart by it."""
+    known = bool((tokens > NOT_A_TOKEN).all())
+    if known and bool((tokens.sort(dim=-1).values.diff(dim=-1) > 0).all()):
         return (tokens % TOKENS).cpu().numpy()
-    return np.broadcast_to(np.arange(tokens.shape[1]), tuple(tokens.shape))
+    return np.broadcast_to(np.arange(tokens.shape[2]), tuple(tokens.shape))
 
 
 def _by_shape(seen: Seen, samples: int, heads: int | None) -> Rows:
@@ -156,5 +153,5 @@ def _by_shape(seen: Seen, samples: int, heads: int | None) -> Rows:
     shape = tuple(seen.scores.shape)
     if heads is None or len(shape) != 4 or shape[:2] != (samples, heads) or shape[2] == heads:
         raise ValueError(f"scores of shape {shape} have no known layout")
-    places = np.broadcast_to(np.arange(shape[2]), (shape[0], shape[2]))
+    places = np.broadcast_to(np.arange(shape[2]), shape[:3])
     return Rows(seen.scores, seen.weights, np.arange(samples), places)

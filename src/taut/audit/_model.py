@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,9 +13,9 @@ def call(model: nn.Module, inputs: Any) -> Any:
     """The model on a batch: keyword arguments, a tuple, or one tensor."""
     if isinstance(inputs, torch.Tensor):
         return model(inputs)
-    if isinstance(inputs, dict) and _takes_features(model):
+    if isinstance(inputs, Mapping) and _takes_features(model):
         return model(dict(inputs))
-    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+    return model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
 
 
 def _takes_features(model: nn.Module) -> bool:

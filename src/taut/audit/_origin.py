@@ -15,6 +15,7 @@ import torch
 NOT_A_TOKEN = -1  # such as a learned class token
 PADDED = -2  # made by the model itself to fill up a length
 FEATURES = 1 << 20  # no layer is wider
+GIVEN = 1 << 19  # features of inputs count from here on, those of linear maps from 0
 TOKENS = 1 << 24  # no sequence is longer; numbers of tokens are source·TOKENS + position
 
 
@@ -59,6 +60,13 @@ def varies(part: torch.Tensor, dim: int) -> bool:
     part = narrowed(part, keep=dim)
     top = part.amax(dim=dim, keepdim=True)
     return bool(((part != top) & (part >= 0)).any())
+
+
+def ranks(part: torch.Tensor) -> torch.Tensor:
+    """Numbers counted from 0 on in their order."""
+    small = narrowed(part)
+    found: torch.Tensor = torch.unique(small, return_inverse=True)[1]
+    return found.reshape(small.shape).expand(part.shape)
 
 
 def one_along(part: torch.Tensor, dim: int) -> torch.Tensor:
@@ -151,6 +159,10 @@ def _cat(parts: Sequence[torch.Tensor], dim: int) -> torch.Tensor:
     """Joined along an axis, without copying what is only repeated along the others."""
     shape = list(parts[0].shape)
     shape[dim] = sum(part.shape[dim] for part in parts)
+    if all(part.shape[dim] == 1 or part.stride(dim) == 0 for part in parts):
+        firsts = [part.narrow(dim, 0, 1) for part in parts if part.shape[dim]]
+        if all(torch.equal(first, firsts[0]) for first in firsts[1:]):
+            return firsts[0].expand(shape)  # nothing varies along the axis
     for axis in range(len(shape)):
         if axis != dim % len(shape) and all(part.stride(axis) == 0 for part in parts):
             parts = [part.narrow(axis, 0, min(1, part.shape[axis])) for part in parts]

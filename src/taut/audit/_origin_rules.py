@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 
-from taut.audit._origin import FEATURES, NOT_A_TOKEN, Origin, least, narrowed, one_along, varies
+from taut.audit._origin import (
+    FEATURES,
+    GIVEN,
+    NOT_A_TOKEN,
+    Origin,
+    least,
+    narrowed,
+    one_along,
+    varies,
+)
 
 Given = Sequence[tuple[torch.Tensor, Origin]]
 
@@ -43,6 +52,17 @@ def scores(mine: Origin | None, theirs: Origin | None, shape: Any) -> Origin:
     feature = query.feature * FEATURES + head
     sample, token = query.sample.expand(shape), query.token.expand(shape)
     return Origin(sample, token, feature.expand(shape), key_token.expand(shape))
+
+
+def made_features(origin: Origin) -> bool:
+    """Whether entries differ in features that a linear map made."""
+    feature = narrowed(origin.feature)
+    return bool((feature < GIVEN).all()) and any(varies(feature, d) for d in range(feature.ndim))
+
+
+def of_pairs(origin: Origin) -> bool:
+    """Whether a tensor holds products of tokens with others that are known."""
+    return origin.other is not None and bool((narrowed(origin.other) >= 0).any())
 
 
 def are_pairs(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -88,7 +108,8 @@ def put_into(name: str, args: Any, target: Origin | None, source: Origin | None)
         whole = torch.full(shape, NOT_A_TOKEN, device=part.device)
         whole = whole if before is None else before[number].expand(shape).clone()
         if "index_put" in name:
-            return whole.index_put(args[1], part.contiguous())
+            placed: torch.Tensor = torch.ops.aten.index_put(whole, args[1], part.contiguous())
+            return placed
         if name.startswith("scatter"):
             return whole.scatter(args[1], args[2], part.contiguous())
         return whole.index_copy(args[1], args[2], part.contiguous())

@@ -12,13 +12,24 @@ from typing import Any
 
 import torch
 
-from taut.audit._origin import TOKENS, Origin, joined, least, one_along, padded, varies
+from taut.audit._origin import (
+    TOKENS,
+    Origin,
+    joined,
+    least,
+    one_along,
+    padded,
+    ranks,
+    varies,
+)  # fmt: skip
 from taut.audit._origin_rules import (
     are_pairs,
     averaged,
     embedded,
     holds_heads,
+    made_features,
     moved_alike,
+    of_pairs,
     pointwise,
     put_into,
     reduced_over,
@@ -95,11 +106,11 @@ class Origins:
         given = [(t, o) for t in tensors_in((*args, *kwargs.values())) if (o := self.of(t))]
         if not given or name in _NEW:
             return
-        if changes(function):
-            self._write(name, args, result, given)
-            return
         results = [t for t in tensors_in((result,)) if t.layout is torch.strided]
         try:
+            if changes(function):
+                self._write(name, args, result, given)
+                return
             found = self._follow(name, function, args, kwargs, results, given)
         except _NOT_FOLLOWED:  # an operation used in a way that is not known here: no origin
             if STRICT:
@@ -199,7 +210,7 @@ class Origins:
         elif (
             mine is not None
             and not theirs.weights
-            and (mine.weights or mine.other is not None or theirs.other is not None)
+            and (mine.weights or of_pairs(mine) or of_pairs(theirs))
         ):  # also of weights that are not normalised, as in linear attention
             found = averaged(mine.along(-1), least(theirs.feature, -2), shape, -1)
         elif mine is not None and theirs.weights:
@@ -217,15 +228,19 @@ class Origins:
         out = torch.arange(shape[dim], device=mine.sample.device)
         out = out if dim == -1 else out[:, None]
         sample = across(one_along(mine.sample, dim))
-        if varies(mine.token, dim) and not varies(mine.feature, dim):  # it mixes tokens
-            token = (self.source() + out).expand(shape)
-            return Origin(sample, token, across(least(mine.feature, dim)))
+        token = one_along(mine.token, dim)
+        if varies(mine.token, dim):
+            if not varies(mine.feature, dim) and made_features(mine):  # it mixes tokens
+                places = (self.source() + out).expand(shape)
+                return Origin(sample, places, across(least(mine.feature, dim)))
+            # Of several tokens it makes a new one, such as a patch of pixels.
+            token = self.source() + ranks(least(mine.token, dim))
         feature = out.expand(shape)
-        if weight.ndim == 3 and weight.shape[0] > 1 and weight.stride(0):  # a map for each head
+        own = weight.ndim == 3 and weight.shape[0] > 1 and weight.stride(0) != 0
+        if own and not varies(token, 0):  # a map for each head, not for each token
             heads = torch.arange(shape[0], device=out.device)[:, None, None]
             feature = (heads * shape[dim] + out).expand(shape)
         other = None
-        token = one_along(mine.token, dim)
         if mine.other is not None and not mine.weights:
             key = one_along(mine.other, dim)
             other = across(key) if are_pairs(token, key) else None
@@ -244,7 +259,11 @@ class Origins:
             feature = count.reshape(1, -1, *tail).expand(shape)
         else:
             feature = feature.reshape(*feature.shape, *tail).expand(shape)
-        if shape[2:] == origin.token.shape[2:]:
+        kept = shape[2:] == origin.token.shape[2:]
+        if kept and origin.other is not None:  # a mixture of heads
+            whole = origin.moved(lambda part: one_along(part, 1).unsqueeze(1).expand(shape))
+            return whole._replace(feature=feature)
+        if kept and not varies(origin.token, 1):
             token = one_along(origin.token, 1).unsqueeze(1).expand(shape)
         else:
             places = torch.arange(shape[2:].numel(), device=sample.device)

@@ -162,7 +162,7 @@ class Auditor:
         for index in range(len(logits)):  # one at a time: vocabularies are large
             scores = logits[index].reshape(1, 1, -1, logits.shape[-1]) * scale
             part = None if real is None else real[index].reshape(1, 1, -1)
-            places = np.arange(scores.shape[2])[None]
+            places = np.arange(scores.shape[2])[None, None]
             known = np.array([index if len(logits) == len(self._samples) else -1])
             rows = Rows(scores, scores.softmax(dim=-1), known, places, part)
             self._take(layer, LOGITS, rows)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from inspect import signature
 from typing import Any
 
 import torch
 from torch import nn
 
-from taut.audit._origin import NOT_A_TOKEN, PADDED, TOKENS, Origin
+from taut.audit._origin import GIVEN, NOT_A_TOKEN, PADDED, TOKENS, Origin
 from taut.audit._origins import Origins
+from taut.audit._padding import real_tokens
+from taut.audit._tensors import storage
 
 STRANGERS = 1 << 32  # numbers of rows of inputs that are not one for each sample
 _FIRST = ("input_ids", "inputs_embeds", "pixel_values", "input_features", "input_values")
-_MASKS = {"attention_mask": "", "decoder_attention_mask": "decoder_"}  # 1 for real tokens
-_PADDINGS = {"src_key_padding_mask": "src", "tgt_key_padding_mask": "tgt"}  # True for padding
-_READS = ("input_ids", "inputs_embeds", "input_features", "input_values")
 
 
 class Sources:
@@ -41,7 +41,7 @@ class Sources:
             if tensor.ndim and tensor.layout is torch.strided and not tensor.is_nested:
                 self._label(name, tensor, first if tensor.ndim == 3 else 0)
         for number, name in self.names.items():
-            mask = _mask_of(name, tensors)
+            mask = real_tokens(name, tensors)
             if mask is not None:
                 self._masks[number] = mask
 
@@ -63,13 +63,14 @@ class Sources:
             rest = rest[:1]
         if len(rest) <= 2 and rest:
             token = number + along(rest[0])
-            feature = along(rest[1]) if len(rest) == 2 else zero
+            wide = tensor.is_floating_point()  # entries of (samples, numbers) may be either
+            feature = along(rest[1]) if len(rest) == 2 else along(rest[0]) if wide else zero
         elif rest:  # channels, then places
             feature = along(rest[0])
             for dim in rest[1:]:
                 token = token * shape[dim] + along(dim)
             token = token + number
-        self._origins.set(tensor, Origin(along(samples) + strange, token, feature))
+        self._origins.set(tensor, Origin(along(samples) + strange, token, feature + GIVEN))
 
     def real(self, sample: torch.Tensor, token: torch.Tensor) -> torch.Tensor | None:
         """Which places are no padding, from samples and tokens; None if all are real."""
@@ -89,73 +90,70 @@ class Sources:
         return self.names.get(token // TOKENS, "") if token > NOT_A_TOKEN else ""
 
 
-def told_apart(kwargs: dict[str, Any]) -> dict[str, Any]:
+def told_apart(given: Any, before: Any = ()) -> Any:
     """The same arguments, with a copy where one tensor is given twice, say to two towers."""
-    seen: set[int] = set()
-    found = {}
-    for name, value in kwargs.items():
-        if isinstance(value, torch.Tensor) and id(value) in seen:
+    seen = {_place(value) for value in before if isinstance(value, torch.Tensor)}
+
+    def apart(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            return value
+        if _place(value) in seen:
             value = value.clone()
-        seen.add(id(value))
-        found[name] = value
-    return found
+        seen.add(_place(value))
+        return value
+
+    if isinstance(given, dict):
+        return {name: apart(value) for name, value in given.items()}
+    return tuple(apart(value) for value in given)
 
 
-def _mask_of(name: str, tensors: dict[str, torch.Tensor]) -> torch.Tensor | None:
-    """True for the real tokens of an argument, (samples, tokens), where another says so."""
-    tensor = tensors[name]
-    for mask_name, begin in _MASKS.items():
-        mask = tensors.get(mask_name)
-        reads = [begin + end for end in _READS] + ([] if begin else ["0", "x"])
-        if mask is not None and name in reads and _fits(mask, tensor):
-            return mask.bool()
-    for mask_name, target in _PADDINGS.items():
-        mask = tensors.get(mask_name)
-        if mask is None or name != target or tensor.ndim != 3:
-            continue
-        if _fits(mask, tensor) or mask.shape == (tensor.shape[1], tensor.shape[0]):
-            return ~mask if mask.dtype is torch.bool else mask == 0
-    return None
-
-
-def _fits(mask: torch.Tensor, tensor: torch.Tensor) -> bool:
-    return mask.ndim == 2 and tensor.ndim >= 2 and mask.shape == tensor.shape[:2]
+def _place(tensor: torch.Tensor) -> tuple[int, Any, Any]:
+    return storage(tensor), tuple(tensor.shape), tensor.storage_offset()
 
 
 def _named(model: nn.Module, args: Any, kwargs: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors among the arguments by their names, also those given by their place."""
+    inner = getattr(model, "module", model)  # of DataParallel and the like
+    forward = inner.forward if isinstance(inner, nn.Module) else model.forward
     try:
-        given = dict(signature(model.forward).bind_partial(*args, **kwargs).arguments)
+        given = dict(signature(forward).bind_partial(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # a forward method that cannot be looked into
         given = {str(place): value for place, value in enumerate(args)} | kwargs
-    yield from _leaves("", given)
+    yield from leaves(given)
 
 
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """All tensors in lists, dicts and objects of them, by their names."""
     if isinstance(value, torch.Tensor):
         yield name, value
-    elif isinstance(value, dict) or hasattr(value, "items"):
-        for key, part in value.items():
-            yield from _leaves(str(key), part)
+        return
+    if is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        parts = [(str(key), part) for key, part in value.items()]
     elif isinstance(value, (list, tuple)):
-        for place, part in enumerate(value):
-            yield from _leaves(f"{name}.{place}" if name else str(place), part)
+        parts = [(str(place), part) for place, part in enumerate(value)]
+    else:
+        return
+    for key, part in parts:
+        yield from leaves(part, f"{name}.{key}" if name else key)
 
 
 def batch_size(inputs: Any, model: nn.Module) -> int:
     """Samples of a batch: the first length of what is read, or the second, if tokens come first."""
-    if isinstance(inputs, dict):
-        named = [inputs[name] for name in _FIRST if name in inputs]
-        values = [*named, *inputs.values()]
-    else:
-        values = [inputs] if isinstance(inputs, torch.Tensor) else list(inputs)
+    found = dict(leaves(inputs))
+    named = [tensor for name, tensor in found.items() if name.rpartition(".")[2] in _FIRST]
+    # Numbers such as a time step may come before the data.
+    values = [*named, *(t for t in found.values() if t.ndim > 1), *found.values()]
     for value in values:
-        if isinstance(value, torch.Tensor) and value.ndim:
+        if value.ndim:
             return value.shape[1] if value.ndim == 3 and _tokens_first(model) else len(value)
     raise ValueError("a batch must hold a tensor")
 
 
 def _tokens_first(model: nn.Module) -> bool:
-    """Whether all attention is torch's own, with the tokens before the samples."""
+    """Whether a module is one of torch's own, with the tokens before the samples."""
+    if not type(model).__module__.startswith("torch.nn"):
+        return False
     found = [m.batch_first for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
     return bool(found) and not any(found)

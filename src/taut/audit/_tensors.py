@@ -42,8 +42,12 @@ def op_name(function: Any) -> str:
 
 def storage(tensor: Any) -> int:
     """The address of a tensor's storage; -1 for what has none."""
-    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
-    return tensor.untyped_storage().data_ptr() if strided else -1
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
+        return -1
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # a tensor of torch.func, which has no memory of its own
+        return -1
 
 
 class ByStorage(Generic[T]):
@@ -66,6 +70,11 @@ class ByStorage(Generic[T]):
             whole = tensor.untyped_storage()
             kept[whole._cdata] = (StorageWeakRef(whole), value)  # type: ignore[no-untyped-call]
             self._kept = kept
+
+    def drop(self, tensor: torch.Tensor) -> None:
+        """Forget a storage."""
+        if tensor.layout is torch.strided:
+            self._kept.pop(tensor.untyped_storage()._cdata, None)
 
     def clear(self) -> None:
         """Drop everything."""

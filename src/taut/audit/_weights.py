@@ -97,10 +97,17 @@ class Weights:
             if factor is not left and factor is not right:
                 continue
             values, axis = (right, -2) if factor is left else (left, -1)
+            across = self._across(factor, -1 if factor is left else -2)
             for pending in found:
                 # Where nothing is known of the scores, every product of matrices counts.
-                if not pending.known or pending.over_keys or self._averages(values, axis):
+                averages = across and self._averages(values, axis)
+                if not pending.known or pending.over_keys or averages:
                     self._use(pending)
+
+    def _across(self, weights: torch.Tensor, axis: int) -> bool:
+        """Whether a product sums over the features that a softmax was taken over."""
+        origin = self._origin(weights)
+        return origin is None or weights.ndim < 2 or varies(origin.feature, axis)
 
     def _averages(self, values: torch.Tensor, axis: int) -> bool:
         """Whether what weights over features multiply belongs to different tokens."""
@@ -115,7 +122,7 @@ class Weights:
         origin = self._origin(tensor)
         across = origin is not None and any(varies(origin.token, dim) for dim in dims)
         for pending in found:
-            if pending.over_keys or across:
+            if not pending.known or pending.over_keys or across:
                 self._use(pending)
 
     def _flow_on(self, function: Any, args: Any, known: Any, result: torch.Tensor) -> None:
@@ -130,7 +137,7 @@ class Weights:
                 values = [t for t in tensors_in(args) if storage(t) not in self._flow]
                 times |= multiplied or grows or (name == "mul" and any(map(self._origin, values)))
                 into += [pending for pending in found if pending not in into]
-            if name not in _LOOKS and not ((grows or same) and _keeps(function)):
+            if grows or (name not in _LOOKS and not (same and _keeps(function))):
                 for pending in found:
                     pending.lost = pending.lost or name
         if into:
