@@ -42,7 +42,7 @@ def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
         values |= {"evenness": share, "top": 1 - share, "first": share**2}
         values |= {"range": 30 * share, "score": 9 * share}
         kept = np.ones(shape, dtype=bool)
-        queries = np.tile(np.arange(rows), (2, 1))
+        queries = np.broadcast_to(np.arange(rows), shape)
         state = record.layer(name, 1, HeadState(heads)).state
         state.add(values, np.arange(2), queries, kept, ~kept)
         record.tokens |= {f"{name}/{h}": f" token{h}" for h in range(heads)}
