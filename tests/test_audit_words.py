@@ -154,7 +154,7 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path):
     state = audit._head_state.HeadState(1)
     values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima)}
     kept = np.ones((1, 1, 50), dtype=bool)
-    state.add(values, np.zeros(1, dtype=np.int64), np.arange(50)[None], kept, ~kept)
+    state.add(values, np.zeros(1, dtype=np.int64), np.arange(50)[None, None], kept, ~kept)
     for share in (0.05, 0.5, 0.95):
         exact = sorted(rows[0].tolist())[math.ceil(share * 50) - 1]
         found = state.quantile("two", share)[0]
