@@ -42,6 +42,7 @@ NO_ATTENTION = {
     **dict.fromkeys(_CONVOLUTIONS, "convolutions"),
     **dict.fromkeys(_RECURRENT, "recurrent"),
     "fnet": "Fourier transforms",
+    "jamba": "recurrent in its first four layers",
     "mra": "exponentials of blocks at several resolutions, never a softmax",
     "yoso": "Bernoulli weights instead of a softmax",
 }
@@ -67,9 +68,18 @@ def given_out(model, inputs):
     """The weights that a model gives out, if it does."""
     try:
         with torch.no_grad():
-            return attentions(model(**inputs, output_attentions=True))
+            return list(_tensors(attentions(model(**inputs, output_attentions=True))))
     except Exception:  # it has no such option
         return []
+
+
+def _tensors(given):
+    """Tensors in lists and dicts, as models with several kinds of attention give them out."""
+    if isinstance(given, torch.Tensor):
+        yield given
+    elif given is not None:
+        for part in given.values() if isinstance(given, dict) else given:
+            yield from _tensors(part)
 
 
 def alike(mine, theirs):
