@@ -71,25 +71,30 @@ def ranks(part: torch.Tensor) -> torch.Tensor:
 
 def one_along(part: torch.Tensor, dim: int) -> torch.Tensor:
     """The one number along an axis, which is dropped; unknown where there are several."""
-    if part.shape[dim] == 0:
-        return part.sum(dim=dim)
-    if part.shape[dim] == 1 or part.stride(dim) == 0:
-        return part.select(dim, 0)
-    shape = [n for i, n in enumerate(part.shape) if i != dim % part.ndim]
-    small = narrowed(part, keep=dim)
-    top = small.amax(dim=dim)
-    low = torch.where(small < 0, top.unsqueeze(dim), small).amin(dim=dim)
-    return torch.where(low == top, top, NOT_A_TOKEN).expand(shape)
+
+    def only(small: torch.Tensor) -> torch.Tensor:
+        top = small.amax(dim=dim)
+        low = torch.where(small < 0, top.unsqueeze(dim), small).amin(dim=dim)
+        return torch.where(low == top, top, NOT_A_TOKEN)
+
+    return _dropped(part, dim, only)
 
 
 def least(part: torch.Tensor, dim: int) -> torch.Tensor:
     """The smallest number along an axis, which is dropped."""
+    return _dropped(part, dim, lambda small: small.amin(dim=dim))
+
+
+def _dropped(
+    part: torch.Tensor, dim: int, reduce: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """One number for an axis, computed only where something varies along it."""
     if part.shape[dim] == 0:
         return part.sum(dim=dim)
     if part.shape[dim] == 1 or part.stride(dim) == 0:
         return part.select(dim, 0)
     shape = [n for i, n in enumerate(part.shape) if i != dim % part.ndim]
-    return narrowed(part, keep=dim).amin(dim=dim).expand(shape)
+    return reduce(narrowed(part, keep=dim)).expand(shape)
 
 
 def narrowed(part: torch.Tensor, keep: int | None = None) -> torch.Tensor:
