@@ -37,7 +37,7 @@ from taut.audit._origin_rules import (
     unfolded,
 )  # fmt: skip
 from taut.audit._origin_store import Store
-from taut.audit._tensors import changes, op_name, tensors_in
+from taut.audit._tensors import changes, op_name, storage_key, tensors_in
 
 # The entries of the first argument, elsewhere: the same operation moves their origins.
 _MOVES = {
@@ -79,20 +79,20 @@ class Origins:
 
     def of(self, tensor: Any) -> Origin | None:
         """The origin of a tensor, if it is known."""
-        kept = self._kept.get(_key(tensor))
+        kept = self._kept.get(storage_key(tensor))
         return None if kept is None or kept.dead else kept.get(tensor)
 
     def set(self, tensor: torch.Tensor, origin: Origin | None) -> None:
         """Say where a tensor comes from."""
-        key = _key(tensor)
-        if key == -1:
-            return
-        kept = self._kept.get(key)
+        if storage_key(tensor) != -1:
+            self._store(tensor).put(tensor, origin)
+
+    def _store(self, tensor: torch.Tensor) -> Store:
+        """What is kept of the storage of a tensor; numbers of storages that are gone come again."""
+        kept = self._kept.get(storage_key(tensor))
         if kept is None or kept.dead:
-            if origin is None:
-                return
-            kept = self._kept[key] = Store(tensor)
-        kept.put(tensor, origin)
+            kept = self._kept[storage_key(tensor)] = Store(tensor)
+        return kept
 
     def mark_weights(self, tensor: torch.Tensor) -> None:
         """Say that a tensor holds the weights of a softmax."""
@@ -130,7 +130,7 @@ class Origins:
         if name == "copy":
             origin = self.of(args[1])
             if origin is not None:
-                self._kept.setdefault(_key(target), Store(target)).write(target, origin)
+                self._store(target).write(target, origin)
         elif name in _PUTS:
             self.set(target, put_into(name, args, self.of(target), self.of(_PUTS[name](args))))
         elif self.of(target) is None:
@@ -143,7 +143,7 @@ class Origins:
             return []
         result, (first, origin) = results[0], given[0]
         if name == "as_strided":  # a view that is read off the whole storage
-            self._kept[_key(first)].flat(first)
+            self._store(first).flat(first)
             return []
         if name in _LINEAR:
             left, right = args[_LINEAR[name] : _LINEAR[name] + 2]
@@ -269,8 +269,3 @@ class Origins:
             places = torch.arange(shape[2:].numel(), device=sample.device)
             token = (self.source() + places.reshape(shape[2:])).expand(shape)
         return Origin(sample, token, feature)
-
-
-def _key(tensor: Any) -> int:
-    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
-    return tensor.untyped_storage()._cdata if strided else -1

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from taut.audit._tensors import changes, op_name, tensors_in, views
+from taut.audit._tensors import changes, op_name, storage_key, tensors_in, views
 
 NO_WEIGHT = -9e3  # a score that gives its key no weight beside real ones
 _PRODUCTS = ("bmm", "baddbmm")
@@ -169,7 +169,7 @@ class Products:
         return float(value) if plain and self.fixed(value) else None
 
     def _get(self, tensor: Any) -> _Trail | None:
-        trail = self._trails.get(_key(tensor))
+        trail = self._trails.get(storage_key(tensor))
         dead = trail is None or trail.alive.expired()  # type: ignore[no-untyped-call]
         return None if dead else trail
 
@@ -195,11 +195,6 @@ def _is_mask(tensor: torch.Tensor) -> bool:
     """Whether a tensor from outside hides some keys and is 0 elsewhere, as no query is."""
     hides = tensor < NO_WEIGHT
     return bool(hides.any() and (hides | (tensor == 0)).all())
-
-
-def _key(tensor: Any) -> int:
-    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
-    return tensor.untyped_storage()._cdata if strided else -1
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -50,6 +50,12 @@ def storage(tensor: Any) -> int:
         return -1
 
 
+def storage_key(tensor: Any) -> int:
+    """The number of a tensor's storage, which another may get when it is gone; -1 without one."""
+    strided = isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided
+    return tensor.untyped_storage()._cdata if strided else -1
+
+
 class ByStorage(Generic[T]):
     """Values for tensors by their storages, for as long as those are in use."""
 
@@ -58,9 +64,7 @@ class ByStorage(Generic[T]):
 
     def get(self, tensor: Any) -> T | None:
         """What was kept for the storage of a tensor, or None."""
-        if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided:
-            return None
-        found = self._kept.get(tensor.untyped_storage()._cdata)
+        found = self._kept.get(storage_key(tensor))
         return None if found is None or _dead(found[0]) else found[1]
 
     def set(self, tensor: Any, value: T) -> None:
@@ -73,8 +77,7 @@ class ByStorage(Generic[T]):
 
     def drop(self, tensor: torch.Tensor) -> None:
         """Forget a storage."""
-        if tensor.layout is torch.strided:
-            self._kept.pop(tensor.untyped_storage()._cdata, None)
+        self._kept.pop(storage_key(tensor), None)
 
     def clear(self) -> None:
         """Drop everything."""
