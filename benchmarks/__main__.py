@@ -32,17 +32,17 @@ def main() -> None:
         "Exact 1-, 2- and ∞-constants of every row against torch.softmax on the same tensor": (
             constants.against_softmax
         ),
-        "Against other ways to get the 2-norm (float64, logit scale 5, one thread)": (
+        "Against other methods for the 2-norm (float64, logit scale 5, one thread)": (
             constants.against_other_methods
         ),
         "Growth in n and memory (float32, logit scale 5, one thread)": constants.growth,
         "Other constants (float64, logit scale 2, one thread)": constants.any_p,
         "Any p: upper/lower of the bracket, by interpolation and proved (60 rows, logit scales "
         "0.05 to 20)": constants.bracket_width,
-        "Logit equilibria of zero-sum games, one at a time (Gaussian payoffs, gap 1e-10 tau)": (
+        "Logit equilibria of zero-sum games, one at a time (Gaussian payoffs, gap 1e-10 τ)": (
             games.against_peers
         ),
-        "A thousand small games at once (tau/range 0.1)": games.batches,
+        "A thousand small games at once (temperature/range 0.1)": games.batches,
         "2,000 strategies at a certified temperature, gap 1e-10, against its products": games.large,
         "Cost of a solution over temperature and size (Gaussian payoffs)": (
             games.cost_against_temperature

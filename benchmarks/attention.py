@@ -14,8 +14,8 @@ import numpy as np
 
 from taut import attention
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import attention_oracle as oracle
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.helpers import attention_oracle as oracle
 
 CASES = 300
 
@@ -85,18 +85,19 @@ def many_heads(rng):
     }
 
 
-def scsa(rng):
+def cosine(rng):
     wq, wk, wv, x = weights(rng, int(rng.integers(1, 9)))
     x = x * 10 ** rng.uniform(-1, 1)
-    n, o = len(x), {"tau": float(10 ** rng.uniform(-1, 1.3)), "nu": 1.0, "epsilon": 1.0}
+    n, o = len(x), {"scale": float(10 ** rng.uniform(-1, 1.3)), "nu": 1.0, "epsilon": 1.0}
     w = [oracle.tensor(a) for a in (wq, wk, wv)]
-    full = oracle.derivative(lambda z: oracle.scsa(*w, z, **o), oracle.tensor(x))
+    full = oracle.derivative(lambda z: oracle.cosine(*w, z, **o), oracle.tensor(x))
     true = float(oracle.spectral(full))
-    first = o["tau"] * (norm(wq) + math.sqrt(n) * norm(wk)) + math.sqrt(n) * norm(wv)
+    first = o["scale"] * (norm(wq) + math.sqrt(n) * norm(wk)) + math.sqrt(n) * norm(wv)
     return {
-        "SCSA: scsa-cov": true / attention.scsa(wq, wk, wv, n=n, **o).upper,
-        "SCSA: three terms apart": true / first,
-        "SCSA: Nair 2025 theorem 2": true / attention.scsa(wq, wk, wv, n=n, form="seed", **o).upper,
+        "cosine attention: scsa-cov": true / attention.cosine(wq, wk, wv, n=n, **o).upper,
+        "cosine attention: three terms apart": true / first,
+        "cosine attention: Nair 2025, theorem 2": true
+        / attention.cosine(wq, wk, wv, n=n, form="nair", **o).upper,
     }
 
 
@@ -107,9 +108,9 @@ def neighbours(rng):
     true = float(oracle.spectral(full))
     n = len(x)
     return {
-        "L2 attention: l2-attention": true / attention.l2_attention(wq, wv, n=n).upper,
+        "L2 attention: l2-attention": true / attention.l2(wq, wv, n=n).upper,
         "L2 attention: Kim et al. 2021, corrected": true
-        / attention.l2_attention(wq, wv, n=n, form="kim").upper,
+        / attention.l2(wq, wv, n=n, form="kim").upper,
     }
 
 
@@ -120,7 +121,8 @@ def affinity(rng):
     return {
         "weights: affinity-diameter": true / attention.affinity(keys, scale=1.0).upper,
         "weights: affinity": true / attention.affinity(keys, scale=1.0, form="centred").upper,
-        "weights: S4 theorem 2.1": true / attention.affinity(keys, scale=1.0, form="seed").upper,
+        "weights: Zhang et al. 2021, theorem 2.1": true
+        / attention.affinity(keys, scale=1.0, form="zhang").upper,
     }
 
 
@@ -128,7 +130,7 @@ def main() -> None:
     found: dict[str, list[float]] = {}
     for seed in range(CASES):
         rng = np.random.default_rng(seed)
-        for case in (dot_product(rng, seed % 2 == 1), many_heads(rng), scsa(rng), neighbours(rng),
+        for case in (dot_product(rng, seed % 2 == 1), many_heads(rng), cosine(rng), neighbours(rng),
                      affinity(rng)):  # fmt: skip
             for name, ratio in case.items():
                 found.setdefault(name, []).append(ratio)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 
 import torch
 
 from benchmarks.timing import best_times, table
 from taut import audit
-from taut.audit._grid import EPSILONS, NORMS
 
 TOKENS = 512
 
@@ -28,10 +28,10 @@ def shaped(layers: int = 12, head: bool = True):
 
 
 def recipe(seen) -> None:
-    """S1's recipe, plainly and on all rows: a random step of each size in each norm."""
+    """The recipe of Nair (2025) on all rows: a random step of each size in each norm."""
     before = torch.softmax(seen.scores, dim=-1)
-    for epsilon in EPSILONS:
-        for p in NORMS:
+    for epsilon in audit.Settings().epsilons:
+        for p in audit.Settings().norms:
             step = torch.randn_like(seen.scores)
             step *= epsilon / torch.linalg.vector_norm(step, p, dim=-1, keepdim=True)
             moved = torch.softmax(seen.scores + step, dim=-1) - before
@@ -53,32 +53,31 @@ def measured() -> str:
         model, ids = shaped(head=head)
         exact = audit.Auditor(model, norms=[])
         grid = audit.Auditor(model)
-        grid.record.samples = 0
 
         def forward(model=model, ids=ids):
             with torch.no_grad():
                 model(input_ids=ids, output_attentions=True)
 
-        def sampled(grid=grid, ids=ids):
-            grid.add({"input_ids": ids}, first=0)  # of the first samples a row each is taken
+        def add(auditor, ids=ids):
+            auditor.record.seen = []  # rows are sampled from the first samples: always the first
+            auditor.add({"input_ids": ids}, first=0)
 
         def plain(model=model, ids=ids):
             with torch.no_grad(), audit.capture(model, recipe):
                 model(input_ids=ids)
 
+        sampled = "audit with Nair's grid (4 ε × 4 p, one row of each layer and sample)"
         found = best_times(
             {
                 "forward pass, eager, with output_attentions": forward,
-                "audit, exact constants of all rows": lambda e=exact, i=ids: e.add(
-                    {"input_ids": i}, first=0
-                ),
-                "audit with S1's grid (4 ε × 4 p, one row of each layer and sample)": sampled,
+                "audit, exact constants of all rows": partial(add, exact),
+                sampled: partial(add, grid),
             },
             repeats=4,
             budget=60,
         )
         if head:
-            found |= best_times({"S1's recipe in torch, all rows": plain}, repeats=1, budget=1)
+            found |= best_times({"Nair's recipe in torch, all rows": plain}, repeats=1, budget=1)
         base = next(iter(found.values()))
         shape = "with" if head else "without"
         lines += [
@@ -96,6 +95,7 @@ model, ids = shaped(layers={layers}, head=False)
 auditor = audit.Auditor(model)
 def run(ids):
     if {audited}:
+        auditor.record.seen = []
         auditor.add({{"input_ids": ids}}, first=0)
     else:
         with torch.no_grad():

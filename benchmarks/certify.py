@@ -6,9 +6,10 @@ import time
 
 import torch
 
-import taut.torch as tt
+import taut
+import taut.networks as tt
 from benchmarks.timing import table
-from taut.torch import _cache
+from taut.networks import weight_cache as _cache
 
 TOKENS = 512
 
@@ -40,7 +41,7 @@ def cost() -> str:
     tt.certify(model, x, measure=False)
     first = time.perf_counter() - began
     again = best(lambda: tt.certify(model, x, measure=False))
-    ball = best(lambda: tt.certify(model, tt.Everywhere((TOKENS, 768)), measure=False), 1)
+    ball = best(lambda: tt.certify(model, taut.Everywhere((TOKENS, 768)), measure=False), 1)
     _cache._KEPT.clear()
     rows = [
         ["one forward and backward pass", f"{plain:.1f}", "1"],

@@ -55,7 +55,7 @@ def against_softmax() -> str:
 def against_other_methods() -> str:
     import jax
 
-    from taut._secular import constants
+    from taut._softmax.secular import constants
 
     jax.config.update("jax_enable_x64", True)
     torch.set_num_threads(1)

@@ -13,8 +13,8 @@ from torch import nn
 
 from benchmarks.timing import table
 from taut import control
-from taut.control import _affinity
-from taut.control._watch import Watch
+from taut.control.constraints import affinity_penalty as _affinity
+from taut.models import AttentionListener
 
 WIDTH, INNER, HEADS, TOKENS, WORDS = 512, 2048, 8, 4096, 32000
 STACK = 2  # layers of encoder and decoder each, where the stack is measured alone
@@ -87,12 +87,12 @@ def plain_affinity(model: nn.Module) -> list[torch.Tensor]:
 
     modules = dict(model.named_modules())
     paths = [b.path for b in control.find_blocks(model) if b.kind == "attention"]
-    Watch({path: modules[path] for path in paths}, note, lambda: True)
+    AttentionListener({path: modules[path] for path in paths}, note, lambda: True)
     return terms
 
 
-def make(way: str, length: int, layers: int = STACK, words: int = 0) -> Step:
-    """A training step in one way, on a model of its own."""
+def make(method: str, length: int, layers: int = STACK, words: int = 0) -> Step:
+    """A training step by one method, on a new model."""
     torch.manual_seed(0)
     model = Translator(layers, words).train()
     shape = (TOKENS // length, length)
@@ -103,23 +103,24 @@ def make(way: str, length: int, layers: int = STACK, words: int = 0) -> Step:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     penalties: list[Callable[[], torch.Tensor]] = []
     own: list[float] = []
-    if way == "LA + LF":
-        added = control.constrain(model, ["LA", "LF"], strength=STRENGTH).add_gradients
+    if method == "LA + LF":
+        added = control.Orthogonality(model, ["LA", "LF"], strength=STRENGTH).add_gradients
 
-        def before(*_: object) -> None:  # as attach does, with a clock
+        def before(*_: object) -> None:  # as before_step=True does, with a clock
             began = time.perf_counter()
             added()
             own.append(time.perf_counter() - began)
 
         optimizer.register_step_pre_hook(before)
-    elif way == "LA + LF, written out":
+    elif method == "LA + LF, written out":
         penalties.append(lambda: STRENGTH * plain_penalty(model))
-    elif way == "AM, written out":
+    elif method == "AM, written out":
         terms = plain_affinity(model)
         penalties.append(lambda: STRENGTH * sum(terms.pop() for _ in range(len(terms))))
-    elif way.startswith("AM"):
-        probes = 4 if "4 probes" in way else 0
-        penalties.append(control.constrain(model, "AM", strength=STRENGTH, probes=probes).penalty)
+    elif method.startswith("AM"):
+        probes = 4 if "4 probes" in method else 0
+        affinity = control.Orthogonality(model, "AM", strength=STRENGTH, probes=probes)
+        penalties.append(affinity.start().penalty)
 
     def step() -> None:
         SPENT[0] = 0.0
@@ -157,22 +158,22 @@ def ratios(steps: dict[str, Step], repeats: int) -> dict[str, tuple[float, float
 def cost() -> str:
     rows = []
     bare, whole = (STACK, 0), (6, WORDS)
-    for (layers, words), length, ways, repeats in (
+    for (layers, words), length, methods, repeats in (
         (whole, 64, ["LA + LF"], 2),
         (bare, 64, ["LA + LF", "LA + LF, written out", "AM, exact", "AM, written out"], 4),
         (bare, 512, ["AM, exact", "AM, 4 probes", "AM, written out"], 3),
     ):
-        steps = {way: make(way, length, layers, words) for way in ["plain", *ways]}
+        steps = {method: make(method, length, layers, words) for method in ["plain", *methods]}
         name = f"{layers} + {layers} layers" + (f", {words:,} words" if words else ", no words")
-        for way, (seconds, ratio) in ratios(steps, repeats).items():
-            rows.append([name, str(length), way, f"{seconds:.2f}", f"{ratio:.2f}"])
+        for method, (seconds, ratio) in ratios(steps, repeats).items():
+            rows.append([name, str(length), method, f"{seconds:.2f}", f"{ratio:.2f}"])
     return table(["model", "tokens of a sentence", "step", "seconds", "ratio"], rows)
 
 
 _MEMORY = """
 from pathlib import Path
 from benchmarks.control import make
-step = make({way!r}, {length})
+step = make({method!r}, {length})
 step()
 step()
 lines = Path("/proc/self/status").read_text().splitlines()
@@ -185,14 +186,14 @@ def memory() -> str:
     rows = []
     for length in (64, 512):
         base = None
-        for way in ("plain", "AM, exact", "AM, written out"):
-            code = _MEMORY.format(length=length, way=way)
+        for method in ("plain", "AM, exact", "AM, written out"):
+            code = _MEMORY.format(length=length, method=method)
             done = subprocess.run(
                 [sys.executable, "-c", code], capture_output=True, text=True, check=True
             )
             found = int(done.stdout)
             base = base or found
-            rows.append([str(length), way, str(found), f"{found / base:.2f}"])
+            rows.append([str(length), method, str(found), f"{found / base:.2f}"])
     return table(["tokens of a sentence", "step", "MB", "ratio"], rows)
 
 
@@ -222,20 +223,22 @@ def peers() -> str:
                 setattr(layer, name, new)
 
     only = {"roles": ["first", "second"]}
-    ways: dict[str, tuple[str, Callable[[nn.Module], object], bool]] = {
+    methods: dict[str, tuple[str, Callable[[nn.Module], object], bool]] = {
         "plain": ("", lambda model: None, False),
         "taut LF penalty": (
-            "pulled to 1", lambda m: control.constrain(m, "LF", strength=1e-2), True
+            "pulled to 1",
+            lambda m: control.Orthogonality(m, "LF", strength=1e-2, before_step=True),
+            True,
         ),
         "taut Projection, cap 1": (
-            "at most 1", lambda m: control.Projection(m, cap=1.0, **only), True
+            "at most 1", lambda m: control.Projection(m, limit=1.0, **only), True
         ),
         "torch spectral_norm": ("1", parametrised(parametrizations.spectral_norm), False),
         "taut SigmaReparametrisation": (
-            "a gain", lambda m: control.SigmaReparametrisation(m, blocks=_forward(m)), False
+            "a gain", lambda m: control.SigmaReparametrisation(m, blocks=_forward(m)).start(), False
         ),
         "taut Projection, orthogonal": (
-            "all 1", lambda m: control.Projection(m, cap=None, **only).apply(), True
+            "all 1", lambda m: control.Projection(m, limit=None, **only), True
         ),
         "torch orthogonal": ("all 1", parametrised(parametrizations.orthogonal), False),
         "torch orthogonal, Cayley": (
@@ -249,13 +252,13 @@ def peers() -> str:
         "deel-torchlip SpectralLinear": ("all 1", torchlip_layers, False),
     }  # fmt: skip
     steps, models = {}, {}
-    for name, (_, apply, attach) in ways.items():
+    for name, (_, apply, attach) in methods.items():
         model = models[name] = encoder()
         constraint = apply(model)
         # Weight decay would turn the maps of torch's orthogonal into zeros.
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         if attach:
-            constraint.attach(optimizer)
+            constraint.start(optimizer)
         x = torch.randn(TOKENS // 64, 64, WIDTH)
 
         def step(model=model, optimizer=optimizer, x=x) -> None:
@@ -270,7 +273,7 @@ def peers() -> str:
         found = [torch.linalg.svdvals(m.weight.detach().double()) for m in _maps(models[name])]
         low, high = min(float(s[-1]) for s in found), max(float(s[0]) for s in found)
         rows.append(
-            [name, ways[name][0], f"{low:.4f} to {high:.4f}", f"{seconds:.2f}", f"{ratio:.2f}"]
+            [name, methods[name][0], f"{low:.4f} to {high:.4f}", f"{seconds:.2f}", f"{ratio:.2f}"]
         )
     return table(["step", "singular values wanted", "found", "seconds", "ratio"], rows)
 

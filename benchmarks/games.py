@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.timing import best_times, table
 from taut import games
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))  # the peers are checked there
-from peers import (
+sys.path.append(str(Path(__file__).parents[1]))  # the peers are checked there
+from tests.helpers.game_peers import (
     duality_gap,
     gambit_game,
     nashpy_play,
@@ -65,8 +65,8 @@ def against_peers() -> str:
                     f"{best['tuned'] / best['taut']:.1f}",
                 ]
             )
-    header = ["strategies", "tau/range", "taut ms", "gap/tau", "pygambit ms", "tuned ms", "gap/tau"]
-    header += ["OpenSpiel ms", "pygambit/taut", "tuned/taut"]
+    header = ["strategies", "temperature/range", "taut ms", "gap/temperature", "pygambit ms"]
+    header += ["tuned ms", "gap/temperature", "OpenSpiel ms", "pygambit/taut", "tuned/taut"]
     return table(header, rows) + "\n\n" + _nashpy()
 
 
@@ -78,7 +78,8 @@ def _nashpy() -> str:
     gap = duality_gap(A, tau, *nashpy_play(A, tau, 1000))
     return (
         "Nashpy has no logit solver; 1,000 rounds of its stochastic fictitious play at 5 "
-        f"strategies (tau/range 0.1) take {best * 1e3:.0f} ms and reach gap/tau = {gap / tau:.0e}."
+        f"strategies (temperature/range 0.1) take {best * 1e3:.0f} ms and reach "
+        f"gap/temperature = {gap / tau:.0e}."
     )
 
 
@@ -92,7 +93,7 @@ def large() -> str:
         ("blocks", np.kron([[1.0, -1.0], [-1.0, 1.5]], np.ones((1000, 1000)))),
     ):
         y = np.full(2000, 1 / 2000)
-        tau = 1.02 * games.solve(A, 100.0).certificate.smallest_tau
+        tau = 1.02 * games.solve(A, 100.0).certificate.smallest_temperature
         tolerance = 1e-10 / min(tau, np.ptp(A))  # a gap of 1e-10 in units of payoff
         options = {"tolerance": tolerance, "method": "dsfp"}
         solution = games.solve(A, tau, **options)
@@ -116,7 +117,7 @@ def large() -> str:
                 f"{best['solve'] / products:.2f}",
             ]
         )
-    header = ["game", "tau", "gap", "products", "solve ms", "products ms", "ratio"]
+    header = ["game", "temperature", "gap", "products", "solve ms", "products ms", "ratio"]
     note = (
         "Random games need five products: there the pass that makes the certificate, which costs "
         "about two, shows. In the blocks of a 2 × 2 game plain iteration is as slow as certified."
@@ -182,7 +183,7 @@ def cost_against_temperature() -> str:
             points.append(
                 {
                     "strategies": n,
-                    "tau/range": relative,
+                    "temperature/range": relative,
                     "ms": milliseconds,
                     "products": int(solution.products),
                     "method": solution.method,
@@ -190,7 +191,7 @@ def cost_against_temperature() -> str:
                 }
             )
     base = altair.Chart(altair.InlineData(values=points)).encode(
-        x=altair.X("tau/range:Q", scale=altair.Scale(type="log", reverse=True)),
+        x=altair.X("temperature/range:Q", scale=altair.Scale(type="log", reverse=True)),
         color=altair.Color("strategies:O", scale=altair.Scale(scheme="viridis")),
     )
     panels = [
@@ -204,12 +205,12 @@ def cost_against_temperature() -> str:
     rows = [
         [
             str(p["strategies"]),
-            f"{p['tau/range']:g}",
+            f"{p['temperature/range']:g}",
             f"{p['ms']:.2f}",
             str(p["products"]),
             p["method"] if p["converged"] else "NOT CONVERGED",
         ]
         for p in points
     ]
-    header = ["strategies", "tau/range", "ms", "products", "method"]
+    header = ["strategies", "temperature/range", "ms", "products", "method"]
     return "![time and products](games.svg)\n\n" + table(header, rows)

@@ -15,3 +15,13 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_google_docstring = False
 autodoc_type_aliases = {"Array": "Array"}
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", describe_data_on_the_page)
+
+
+def describe_data_on_the_page(app, what, name, obj, options, lines):
+    """Drop what Python says about every dict or tuple; the reference describes the data itself."""
+    if what == "data":
+        lines.clear()

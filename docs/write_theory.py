@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from taut import theorems
-from taut.reproduce._page import literal_underscores
+from taut.reproduce.page import literal_underscores
 
 
 def page() -> str:

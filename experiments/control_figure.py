@@ -17,16 +17,16 @@ PARTS = ("AM", "LA", "LF")
 
 def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
     colour = alt.Color(
-        "way:N", sort=ORDER, title=None, scale=alt.Scale(domain=ORDER, range=COLOURS),
+        "method:N", sort=ORDER, title=None, scale=alt.Scale(domain=ORDER, range=COLOURS),
         legend=alt.Legend(symbolOpacity=1, symbolType="square"),
     )  # fmt: skip
     curves = [
-        {"way": run["way"], "step": at["step"], "loss": at["loss"],
+        {"method": run["method"], "step": at["step"], "loss": at["loss"],
          "penalty": sum(at[part] for part in PARTS)}
         for run in runs for at in run["curve"]
     ]  # fmt: skip
     heads = [
-        {"way": run["way"], "constant": value}
+        {"method": run["method"], "constant": value}
         for run in runs for value in run.get("mean constants", ())
     ]  # fmt: skip
     step = alt.X("step:Q", title="step")
@@ -48,7 +48,7 @@ def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
             x=alt.X(
                 "constant:Q", title="mean local constant of a head", scale=alt.Scale(zero=True)
             ),
-            y=alt.Y("way:N", sort=ORDER, title=None),
+            y=alt.Y("method:N", sort=ORDER, title=None),
             color=colour,
         )
         .properties(width=260, height=220)
@@ -68,12 +68,12 @@ def spread(values: list[float], digits: int = 3) -> str:
 
 def rows(runs: list[dict[str, Any]]) -> list[str]:
     lines = [
-        "| way | held-out loss | AM + LA + LF, first step → last | largest singular value | mean "
-        "local constant | largest range of scores |",
+        "| method | held-out loss | AM + LA + LF, first step → last | largest singular value | "
+        "mean local constant | largest range of scores |",
         "|---|---|---|---|---|---|",
     ]
-    for way in ORDER:
-        mine = [run for run in runs if run["way"] == way]
+    for method in ORDER:
+        mine = [run for run in runs if run["method"] == method]
         first, last = (
             statistics.mean(sum(run["curve"][i][part] for part in PARTS) for run in mine)
             for i in (0, -1)
@@ -82,15 +82,15 @@ def rows(runs: list[dict[str, Any]]) -> list[str]:
         constants = [statistics.mean(run["mean constants"]) for run in audited]
         ranges = [run["largest range of scores"] for run in audited]
         lines.append(
-            f"| {way} | {spread([run['held out'] for run in mine])} | {first:.0f} → {last:.0f} | "
-            f"{spread([run['sigma'] for run in mine], 2)} | "
+            f"| {method} | {spread([run['held out'] for run in mine])} | "
+            f"{first:.0f} → {last:.0f} | {spread([run['sigma'] for run in mine], 2)} | "
             f"{spread(constants) if constants else '–'} | {spread(ranges, 1) if ranges else '–'} |"
         )
     return lines
 
 
 def facts(runs: list[dict[str, Any]]) -> list[str]:
-    caps = [run["largest sigma after each step"] for run in runs if run["way"] == "cap"]
+    caps = [run["largest sigma after each step"] for run in runs if run["method"] == "cap"]
     key = "attention: certificate, measured, searched"
     layers = [layer for run in runs if key in run for _, found in run[key] for layer in found]
     off = max(run["verify against SVD"] for run in runs)

@@ -1,7 +1,7 @@
 """What constraints do to a small GPT-2 on tiny Shakespeare.
 
 Run by python experiments/control_shakespeare.py.
-Five ways from the same three seeds; a run that is done is not done again. The results go to
+Five methods from the same three seeds; a run that is done is not done again. The results go to
 docs/results/control.json; experiments/control_figure.py draws and tabulates them.
 """
 
@@ -20,9 +20,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from taut import audit, control
-from taut._files import write_whole
+from taut._base.files import write_whole
 
-WAYS = ("plain", "VAR-III", "cap", "local constant", "cosine")
+METHODS = ("plain", "VAR-III", "cap", "local constant", "cosine")
 SEEDS = (0, 1, 2)
 STEPS, BATCH, LENGTH, RATE = 600, 16, 64, 2e-3
 EVERY = 20  # steps between two lines of a curve
@@ -60,8 +60,8 @@ def disagreement(constraint: control.Orthogonality) -> float:
         else:
             parts = [w.matrix() for w in block.weights.values() if str(w) == names]
         sigma = np.linalg.norm(torch.cat(parts).detach().double().numpy(), 2)
-        assert row.sigma <= row.certificate
-        worst = max(worst, abs(row.sigma - sigma) / sigma)
+        assert row.largest <= row.certificates[0].upper
+        worst = max(worst, abs(row.largest - sigma) / sigma)
     return worst
 
 
@@ -120,18 +120,18 @@ def held_out(model: GPT2LMHeadModel, pieces: torch.Tensor) -> float:
     return sum(losses) / len(losses)
 
 
-def run(way: str, seed: int, learn: torch.Tensor, pieces: torch.Tensor) -> dict[str, Any]:
+def run(method: str, seed: int, learn: torch.Tensor, pieces: torch.Tensor) -> dict[str, Any]:
     model = new_model(seed).train()
-    swapped = control.swap_attention(model, "cosine", eps=1.0) if way == "cosine" else []
+    swapped = control.swap_attention(model, "cosine", epsilon=1.0) if method == "cosine" else []
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
     penalties: list[Any] = []
-    watching = control.constrain(model, "VAR-III", strength=STRENGTH)
-    if way == "VAR-III":
+    watching = control.Orthogonality(model, "VAR-III", strength=STRENGTH).start()
+    if method == "VAR-III":
         penalties = [watching]
-    elif way == "local constant":
-        penalties = [control.LocalConstant(model, limit=LIMIT, strength=LOCAL, seed=seed)]
-    elif way == "cap":
-        control.Projection(model, cap=CAP).apply().attach(optimizer)
+    elif method == "local constant":
+        penalties = [control.LocalConstant(model, limit=LIMIT, strength=LOCAL, seed=seed).start()]
+    elif method == "cap":
+        control.Projection(model, limit=CAP).start(optimizer)
     source = torch.Generator().manual_seed(seed)
     curve, sigmas, constants = [], [], []
     for step in range(STEPS):
@@ -145,9 +145,9 @@ def run(way: str, seed: int, learn: torch.Tensor, pieces: torch.Tensor) -> dict[
         (loss + sum(p.penalty() for p in penalties)).backward()
         optimizer.step()
         optimizer.zero_grad()
-        if way == "cap":
+        if method == "cap":
             sigmas.append(largest_sigma(model))
-    facts: dict[str, Any] = {"way": way, "seed": seed, "curve": curve}
+    facts: dict[str, Any] = {"method": method, "seed": seed, "curve": curve}
     facts["verify against SVD"] = disagreement(watching)
     for constraint in (watching, *penalties):
         constraint.bake()
@@ -181,12 +181,12 @@ def main() -> None:
     pieces = rest[: 200 * LENGTH].view(-1, LENGTH)
     runs = []
     for seed in SEEDS:
-        for way in WAYS:
-            kept = given.work / f"{way}-{seed}.json".replace(" ", "-")
+        for method in METHODS:
+            kept = given.work / f"{method}-{seed}.json".replace(" ", "-")
             if not kept.exists():
-                write_whole(json.dumps(run(way, seed, row, pieces)), kept)
+                write_whole(json.dumps(run(method, seed, row, pieces)), kept)
             runs.append(json.loads(kept.read_text(encoding="utf-8")))
-            print(f"{way}, seed {seed}: held out {runs[-1]['held out']:.4f}", flush=True)
+            print(f"{method}, seed {seed}: held out {runs[-1]['held out']:.4f}", flush=True)
     settings = {
         "command": "python experiments/control_shakespeare.py", "torch": torch.__version__,
         "steps": STEPS, "batch": BATCH, "length": LENGTH, "rate": RATE,

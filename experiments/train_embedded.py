@@ -20,7 +20,7 @@ from text import batch, plays, tokenizer_for, tokens
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from taut import control
-from taut._files import write_whole
+from taut._base.files import write_whole
 
 PIECES, PIECE = 48, 400  # of the held-out text ship as default data, of so many characters or more
 STEPS, BATCH, LENGTH, RATE, WARM = 4000, 32, 128, 2e-3, 200
@@ -62,8 +62,8 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.1, betas=(0.9, 0.98))
     sharp = None
     if constrained:
-        control.Projection(model, cap=CAP).apply().attach(optimizer)
-        sharp = control.LocalConstant(model, limit=LIMIT, strength=STRENGTH, seed=seed)
+        control.Projection(model, limit=CAP).start(optimizer)
+        sharp = control.LocalConstant(model, limit=LIMIT, strength=STRENGTH, seed=seed).start()
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     source = torch.Generator().manual_seed(seed)
     first = 0
@@ -130,7 +130,7 @@ def pieces(text: str) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["plain", "constrained"])
-    parser.add_argument("--output", type=Path, default=Path("src/taut/audit/embedded"))
+    parser.add_argument("--output", type=Path, default=Path("src/taut/models/_embedded"))
     parser.add_argument("--work", type=Path, default=Path("build/embedded"))
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()

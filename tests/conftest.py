@@ -8,6 +8,7 @@ import os
 # Two workers with two threads each would wait for each other; one thread each is far faster.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["HF_HUB_OFFLINE"] = "1"  # no test needs the network, nor waits for one
 
 import numpy as np
 import pytest

@@ -7,28 +7,47 @@ Every constant comes as a :class:`Bound`: ``.lower`` is evidence, ``.upper`` is 
 from typing import TYPE_CHECKING, Any
 
 from taut import theorems
-from taut._bound import Bound, Norm, lp, upper_bound
-from taut._box import Interval, probability_intervals
-from taut._compose import add, chain, heads
-from taut._empirical import empirical_lipschitz
-from taut._jacobian import jacobian, jvp, logsumexp_smoothness
-from taut._lipschitz import global_lipschitz, local_lipschitz, worst_direction, worst_input
-from taut._softmax import blend, log_softmax, logits, logsumexp, softmax, softmin, two_class
-from taut._steps import (
+from taut._base.bound import Bound
+from taut._base.compose import add, chain, heads
+from taut._base.domain import At, Ball, Domain, Everywhere
+from taut._base.norm import Norm, lp
+from taut._base.upper_bound import upper_bound
+from taut._softmax import (
+    Interval,
     Regularity,
+    blend,
     bounded_logits_lipschitz,
+    empirical_lipschitz,
     entropy_floor,
+    global_lipschitz,
+    jacobian,
+    jvp,
+    local_lipschitz,
+    log_softmax,
+    logits,
+    logsumexp,
+    logsumexp_smoothness,
+    probability_intervals,
     regularity,
+    softmax,
+    softmin,
     step_bound,
+    two_class,
+    worst_direction,
+    worst_input,
 )
 
 if TYPE_CHECKING:
-    from taut import attention, audit, control, games, reproduce, sequences, torch
+    from taut import attention, audit, control, games, models, networks, reproduce
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "At",
+    "Ball",
     "Bound",
+    "Domain",
+    "Everywhere",
     "Interval",
     "Norm",
     "Regularity",
@@ -53,15 +72,15 @@ __all__ = [
     "logsumexp",
     "logsumexp_smoothness",
     "lp",
+    "models",
+    "networks",
     "probability_intervals",
     "regularity",
     "reproduce",
-    "sequences",
     "softmax",
     "softmin",
     "step_bound",
     "theorems",
-    "torch",
     "two_class",
     "upper_bound",
     "worst_direction",
@@ -69,9 +88,12 @@ __all__ = [
 ]
 
 
+_PACKAGES = ("attention", "audit", "control", "games", "models", "networks", "reproduce")
+
+
 def __getattr__(name: str) -> Any:
     """Import these packages on first use: not everybody needs them."""
-    if name not in ("attention", "audit", "control", "games", "reproduce", "sequences", "torch"):
+    if name not in _PACKAGES:
         raise AttributeError(f"module 'taut' has no attribute {name!r}")
     from importlib import import_module
 

@@ -1,54 +1,77 @@
 """Control: keep attention from becoming too sensitive while a model is trained.
 
-:func:`constrain` adds S4's orthogonality penalties, :class:`Projection`, :class:`QKClip` and
-:class:`SigmaReparametrisation` act on the weights, :class:`SoftCap` on the scores, and
-:class:`LocalConstant` on the softmaxes themselves. :class:`CosineAttention` and
-:class:`L2Attention` are attention layers with a Lipschitz constant; :func:`swap_attention` puts
-them into a model. :class:`Monitor` measures attention from time to time without changing the
-training. Needs PyTorch, the extra ``torch``.
+Every :class:`Constraint` has the same verbs: ``start``, ``penalty``, ``after_step``, ``verify``,
+``stop`` and ``bake``. :class:`Orthogonality` and :class:`LocalConstant` add penalties to the loss,
+:class:`Projection` and :class:`QKClip` change the weights after a step, and
+:class:`SigmaReparametrisation` and :class:`SoftCap` are parts of the model.
+:class:`CosineAttention` and :class:`L2Attention` are attention layers with a Lipschitz constant;
+:func:`swap_attention` puts them into a model. :class:`Monitor` measures attention from time to time
+without changing the training. :class:`HuggingFaceConstraints`, :class:`LightningConstraints` and
+others are callbacks for trainers. Needs PyTorch, the extra ``torch``.
 """
 
-from taut._optional import needing as _needing
+from typing import TYPE_CHECKING, Any
+
+from taut._base.optional import needing as _needing
 
 with _needing("taut.control needs PyTorch", "torch"):
     import torch as _torch  # noqa: F401
 
-from taut.control._alarms import AttentionWarning
-from taut.control._capped import CappedAttention
-from taut.control._cosine import CosineAttention
-from taut.control._find import Block, find_blocks
-from taut.control._l2 import L2Attention
-from taut.control._local_constant import LocalConstant
-from taut.control._monitor import Measurement, Monitor
-from taut.control._orthogonality import Orthogonality, Verified, constrain
-from taut.control._projection import Projection, Sigma
-from taut.control._qk_clip import Clipped, QKClip
-from taut.control._reparametrise import SigmaReparametrisation
-from taut.control._soft_cap import Capped, SoftCap
-from taut.control._swap import Swapped, swap_attention
-from taut.control._weights import Weight
+from taut.control import callbacks as _callbacks
+from taut.control.constraint import Constraint
+from taut.control.constraints.local_constant import LocalConstant
+from taut.control.constraints.orthogonality import Orthogonality
+from taut.control.constraints.projection import Projection
+from taut.control.constraints.qk_clip import QKClip
+from taut.control.constraints.sigma_reparametrisation import SigmaReparametrisation
+from taut.control.constraints.soft_cap import SoftCap
+from taut.control.layers.capped import CappedAttention
+from taut.control.layers.cosine import CosineAttention
+from taut.control.layers.l2 import L2Attention
+from taut.control.layers.swap import swap_attention
+from taut.control.layers.swapped import Swapped
+from taut.control.monitor.alarms import AttentionWarning
+from taut.control.monitor.monitor import Measurement, Monitor
+from taut.control.verified import Verified
+from taut.models import Block, Weight, find_blocks
+
+if TYPE_CHECKING:
+    from taut.control.callbacks import (
+        HuggingFaceConstraints,
+        HuggingFaceMonitor,
+        LightningConstraints,
+        LightningMonitor,
+    )
 
 __all__ = [
     "AttentionWarning",
     "Block",
-    "Capped",
     "CappedAttention",
-    "Clipped",
+    "Constraint",
     "CosineAttention",
+    "HuggingFaceConstraints",
+    "HuggingFaceMonitor",
     "L2Attention",
+    "LightningConstraints",
+    "LightningMonitor",
     "LocalConstant",
     "Measurement",
     "Monitor",
     "Orthogonality",
     "Projection",
     "QKClip",
-    "Sigma",
     "SigmaReparametrisation",
     "SoftCap",
     "Swapped",
     "Verified",
     "Weight",
-    "constrain",
     "find_blocks",
     "swap_attention",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the callbacks on first use."""
+    if name in _callbacks.__all__:
+        return getattr(_callbacks, name)
+    raise AttributeError(f"module 'taut.control' has no attribute {name!r}")

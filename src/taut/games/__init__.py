@@ -1,22 +1,26 @@
 """Entropy-regularised games: equilibria with a certificate.
 
-:func:`solve` finds the logit equilibrium of zero-sum games and proves its quality, :func:`certify`
-says beforehand how plain iteration will behave, :func:`anneal` follows the temperature down to a
-Nash equilibrium, :func:`logit_equilibrium` treats two players with payoffs of their own, and
+:func:`equilibrium` picks the solver that a game needs. :func:`solve` finds the logit equilibrium of
+zero-sum games and proves its quality, :func:`certify` says beforehand how plain iteration will
+behave, :func:`anneal` follows the temperature down to a Nash equilibrium,
+:func:`logit_equilibrium` treats two players with payoffs of their own, and
 :func:`policy_sensitivity` and :func:`largest_scale` softmax policies.
 """
 
-from taut.games._anneal import Annealed, anneal
-from taut.games._certificate import Certificate, certify
-from taut.games._files import Payoffs, read
-from taut.games._logit import logit_equilibrium
-from taut.games._logit_answer import LogitCertificate, LogitEquilibrium
-from taut.games._policy import Sensitivity, largest_scale, policy_sensitivity
-from taut.games._solve import Solution, solve
+from taut.games._files.read import Payoffs, read
+from taut.games.anneal import Annealed, anneal
+from taut.games.certificate import ContractionCertificate, certify
+from taut.games.equilibrium import equilibrium
+from taut.games.logit import logit_equilibrium
+from taut.games.logit_answer import LogitCertificate, LogitEquilibrium
+from taut.games.plot import check_plot, plot_gap
+from taut.games.policy import Sensitivity, largest_scale, policy_sensitivity
+from taut.games.solution import Solution
+from taut.games.solve import solve
 
 __all__ = [
     "Annealed",
-    "Certificate",
+    "ContractionCertificate",
     "LogitCertificate",
     "LogitEquilibrium",
     "Payoffs",
@@ -24,8 +28,11 @@ __all__ = [
     "Solution",
     "anneal",
     "certify",
+    "check_plot",
+    "equilibrium",
     "largest_scale",
     "logit_equilibrium",
+    "plot_gap",
     "policy_sensitivity",
     "read",
     "solve",

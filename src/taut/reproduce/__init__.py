@@ -1,11 +1,25 @@
-"""Reproduce the experiments of "Softmax is 1/2-Lipschitz" (S1) on this machine.
+"""Reproduce the experiments of Nair 2025 and of Zhang et al. 2021 on this machine.
 
 Each experiment puts the paper's numbers beside its own: :func:`run` makes a :class:`Result`, with a
 JSON record, a Markdown page and a figure. On the command line: ``taut reproduce``.
 """
 
-from taut.reproduce._options import Options
-from taut.reproduce._registry import EXPERIMENTS, run
-from taut.reproduce._result import Claim, Curve, Plot, Result, Table
+from taut.reproduce.options import Options
+from taut.reproduce.page import write
+from taut.reproduce.registry import EXPERIMENTS, TRAININGS, run, run_training, unused_options
+from taut.reproduce.result import Claim, Curve, Plot, Result, ResultTable
 
-__all__ = ["EXPERIMENTS", "Claim", "Curve", "Options", "Plot", "Result", "Table", "run"]
+__all__ = [
+    "EXPERIMENTS",
+    "TRAININGS",
+    "Claim",
+    "Curve",
+    "Options",
+    "Plot",
+    "Result",
+    "ResultTable",
+    "run",
+    "run_training",
+    "unused_options",
+    "write",
+]

@@ -1,0 +1,1 @@
+"""What everything stands on: arrays, checks, files, rounding, norms of matrices, and bounds."""

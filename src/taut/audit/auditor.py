@@ -1,0 +1,196 @@
+"""Auditor: runs a model on one batch after the other and measures every softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from taut._base.checks import whole_number
+from taut._base.settings import AuditSettings
+from taut.audit.interrupt import uninterrupted
+from taut.audit.layer_record import LayerRecord
+from taut.audit.record import Record
+from taut.audit.sample_spans import said, shared
+from taut.audit.statistics.affinity import affinity
+from taut.audit.statistics.empirical_grid import Grid, pick, ratios
+from taut.audit.statistics.head_state import HeadState
+from taut.models import (
+    AttentionRows,
+    Captured,
+    ModelInputs,
+    SoftmaxCapture,
+    attention_rows,
+    batch_size,
+    call_model,
+    capture,
+    describe_model,
+    identify,
+    logits_of,
+    measure_rows,
+    number_of_heads,
+    real_rows,
+)
+
+TokenText = Callable[[int, int], str]
+LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
+
+
+def fresh_record(model: nn.Module, name: str, place: str = "") -> Record:
+    """An empty record of a model; ``place`` is where the model was loaded from."""
+    identity = identify(model, place, code=("taut.audit.run",))
+    return Record(describe_model(model, name, identity), {}, {}, identity=identity)
+
+
+class Auditor:
+    """An audit in progress: feed it batches, then read its record.
+
+    Parameters
+    ----------
+    model
+        Any module. It is run in its own mode and left unchanged.
+    record
+        The record to continue; a new one by default.
+    name
+        Name of the model, for a new record.
+    settings, options
+        :class:`Settings`, and single ones of them by name: those that say how rows are measured
+        count here.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        record: Record | None = None,
+        *,
+        name: str = "",
+        settings: AuditSettings | None = None,
+        **options: Any,
+    ) -> None:
+        self.model = model
+        self.settings = replace(settings or AuditSettings(), **options)
+        self.record = record or fresh_record(model, name)
+        self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
+        self._calls: dict[str, int] = {}
+        self._samples = np.zeros(0, dtype=np.int64)
+        self._inputs: ModelInputs | None = None
+        self._spoken: dict[str, str] = {}  # the argument whose tokens a layer's queries are
+        self._batch = Record({}, {}, {})
+        self._picked: list[tuple[LayerRecord, Any]] = []
+
+    def add(
+        self, inputs: Any, *, tokens: TokenText | None = None, first: int | None = None
+    ) -> None:
+        """Run the model on a batch and measure all its softmaxes.
+
+        ``inputs`` is a dict of keyword arguments, a tuple or one tensor; ``first`` is the number
+        of its first sample, for batches that do not come in order.
+        """
+        size = batch_size(inputs, self.model)
+        after = self.record.seen[-1][1] if self.record.seen else 0
+        start = after if first is None else whole_number(first, name="first", least=0)
+        if twice := shared(self.record.seen, [(start, start + size)]):
+            raise ValueError(f"samples {said(twice)} are in the record already")
+        self._samples = np.arange(start, start + size)
+        self._spoken = {}
+        self._batch, self._picked = Record({}, {}, {}, complete=self.record.complete), []
+        plain = getattr(self.model, "_orig_mod", self.model)
+        with torch.no_grad(), capture(self.model, self._visit) as watch:
+            self._inputs = watch.inputs
+            fresh = plain.register_forward_pre_hook(lambda *_: self._calls.clear())
+            try:
+                output = call_model(self.model, inputs)
+            finally:
+                fresh.remove()
+            if self.settings.logits is not None:
+                self._predict(watch, logits_of(output), self.settings.logits)
+        self._batch.missed += [(missed.path, missed.operation) for missed in watch.missed]
+        self._measure_picked()
+        self._batch.seen = [(start, start + size)]
+        for place, layer in enumerate(self._batch.layers):
+            layer.since = (start, place)
+        if tokens is not None:
+            self._name(tokens, start)
+        with uninterrupted():  # a batch counts whole or not at all
+            self.record.merge(self._batch)
+
+    def _visit(self, seen: Captured) -> None:
+        call = self._calls[seen.path] = self._calls.get(seen.path, 0) + 1
+        assert self._inputs is not None
+        try:
+            rows = attention_rows(seen, self._inputs, number_of_heads(self._modules.get(seen.path)))
+        except ValueError as error:
+            self._batch.missed.append((seen.path, str(error)))
+            return
+        layer = self._batch.layer(seen.path, call, self._fresh(rows.scores.shape[1]))
+        self._spoken[layer.name] = rows.source
+        self._take(layer, self._batch.layers.index(layer), rows)
+        bound = affinity(rows, seen.product)
+        layer.state.affinity = np.maximum(layer.state.affinity, bound)
+
+    def _fresh(self, heads: int) -> HeadState:
+        return HeadState(heads, self.settings.norms, self.settings.threshold)
+
+    def _take(self, layer: LayerRecord, place: int, rows: AttentionRows) -> None:
+        """Measure and keep rows; ``place`` is the number of the layer in the model."""
+        found = measure_rows(rows, layer.state.norms)
+        known = rows.samples >= 0  # numbers of samples, where rows belong to one
+        samples = np.where(known, self._samples[np.maximum(rows.samples, 0)], -1)
+        values = found.values | {
+            number.key: number.measure(rows).cpu().numpy()
+            for number in layer.state.numbers.values()
+            if number.measure is not None
+        }
+        layer.state.add(values, samples, rows.queries, found.kept, found.broken)
+        settings = self.settings
+        if settings.epsilons and settings.norms:
+            layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
+            picked = pick(
+                rows,
+                found.kept,
+                samples,
+                place,
+                settings.seed,
+                first=settings.sampled,
+                count=settings.rows,
+            )
+            self._picked += [(layer, row) for row in picked]
+
+    def _measure_picked(self) -> None:
+        """Measure the sampled rows of all layers at once, which is faster."""
+        if self._picked:
+            layers, rows = zip(*self._picked, strict=True)
+            seed = int(
+                np.random.default_rng((self.settings.seed, self._samples[0])).integers(1 << 31)
+            )
+            found = ratios(rows, self.settings.epsilons, self.settings.norms, seed)
+            for layer in {id(layer): layer for layer in layers}.values():
+                assert layer.grid is not None
+                layer.grid.take(found, np.array([other is layer for other in layers]))
+
+    def _predict(self, watch: SoftmaxCapture, logits: torch.Tensor, scale: float) -> None:
+        """The final logits, (samples, ..., classes), as rows of one head."""
+        layer = self._batch.logits = LayerRecord("logits", 1, self._fresh(1))
+        real = real_rows(watch, logits)
+        for index in range(len(logits)):  # one at a time: vocabularies are large
+            scores = logits[index].reshape(1, 1, -1, logits.shape[-1]) * scale
+            part = None if real is None else real[index].reshape(1, 1, -1)
+            places = np.arange(scores.shape[2])[None, None]
+            known = np.array([index if len(logits) == len(self._samples) else -1])
+            rows = AttentionRows(scores, scores.softmax(dim=-1), known, places, part)
+            self._take(layer, LOGITS, rows)
+
+    def _name(self, tokens: TokenText, start: int) -> None:
+        """Keep the tokens of the rows with the largest constants."""
+        layers = [x for x in self._batch.layers if self._spoken[x.name] == "input_ids"]
+        if self._batch.logits is not None:
+            layers.append(self._batch.logits)
+        for layer in layers:
+            for h, (sample, query) in enumerate(layer.state.places["two"]):
+                if sample >= start:
+                    word = tokens(int(sample - start), int(query))
+                    self._batch.tokens[f"{layer.name}/{h}"] = word

@@ -1,0 +1,169 @@
+"""What stands out in a record, in sentences that give their numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from taut.audit.statistics.constant_l2 import NEAR
+
+if TYPE_CHECKING:
+    from taut.audit.record import Record
+
+HeadRow = dict[str, Any]
+MOSTLY = 0.5  # share of a head's rows, or weight, above which it is a finding
+FAR = 3.0  # times the median of all heads, from which on a head is far above the others
+FEWEST = 4  # heads, of which a median says what is usual
+STILL = 0.01  # below this mean constant a head hardly reacts, whatever the others do
+WIDE = 150 * math.log(2)  # scores so far apart: the smaller weight is 0 in float32, below 2^-150
+LOOKED_FOR = (
+    "NaN and infinite scores, attention that could not be seen, heads most of whose rows are near "
+    f"the limit, heads at {FAR:g} times the median mean constant or more, heads that put all "
+    f"weight on one key or the same on all, attention sinks, scores more than {WIDE:.0f} apart, "
+    "and scores that grow with depth."
+)
+
+
+class Finding(NamedTuple):
+    """What stands out, and what can be done about it."""
+
+    kind: str
+    text: str
+    advice: str
+    heads: tuple[str, ...]
+
+
+def findings(record: Record) -> list[Finding]:
+    """What stands out in a record, the gravest first."""
+    rows = [row for row in record.heads if row["rows"]]
+    found = [*_broken(record), *_missed(record)]
+    if not rows:
+        return found
+    groups: dict[str, tuple[list[HeadRow], Callable[..., str], str]] = {
+        "near the limit": ([r for r in rows if r["near"] > MOSTLY], _near, _TEMPERATURE),
+        "far above the others": (_far(rows), _above, _TEMPERATURE),
+        "wide scores": ([r for r in rows if r["range"] > WIDE], _wide, _CAP),
+        "saturated": (
+            [r for r in rows if r["median_upper"] < 0.01 and r["top"] > 0.99],
+            _stuck,
+            _CAP,
+        ),
+        "uniform": ([r for r in rows if r["evenness"] > 0.95], _uniform, _PRUNE),
+        "sinks": ([r for r in rows if r["first"] > MOSTLY], _sinks, ""),
+    }
+    for kind, (chosen, text, advice) in groups.items():
+        if chosen:
+            names = tuple(f"{row['layer']} head {row['head']}" for row in chosen)
+            found.append(Finding(kind, text(chosen, rows), advice, names))
+    found += _growth(record)
+    return found
+
+
+def _of(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    return f"{len(chosen)} of {len(rows)} heads" if len(chosen) > 1 else f"One of {len(rows)} heads"
+
+
+def _near(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    worst = max(chosen, key=lambda row: row["near"])
+    return (
+        f"{_of(chosen, rows)} have most of their rows within {1 - NEAR:.0%} of the limit 1/2 "
+        f"({worst['layer']} head {worst['head']}: {worst['near']:.0%} of its rows): two keys share "
+        "the weight, and small changes of their scores swap them."
+    )
+
+
+def _far(rows: list[HeadRow]) -> list[HeadRow]:
+    if len(rows) < FEWEST:
+        return []
+    usual = median(row["mean"] for row in rows)
+    return [row for row in rows if row["mean"] >= max(FAR * usual, STILL)]
+
+
+def _above(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    most, usual = max(chosen, key=lambda row: row["mean"]), median(row["mean"] for row in rows)
+    return (
+        f"The mean constant of {len(chosen)} of {len(rows)} heads is at least {FAR:g} times the "
+        f"median of all heads, {usual:.3f} ({most['layer']} head {most['head']}: "
+        f"{most['mean']:.3f})."
+    )
+
+
+def _wide(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    widest = max(chosen, key=lambda row: row["range"])
+    step = 2.0 ** (math.floor(math.log2(widest["range"] / 2)) - 7)  # of bfloat16, of 8 bits
+    return (
+        f"In {len(chosen)} of {len(rows)} heads the scores of a row lie more than {WIDE:.0f} apart "
+        f"({widest['layer']} head {widest['head']}: {widest['range']:.0f}). The smallest weights "
+        "are then 0 even in float32 and pass no gradient, and bfloat16 rounds such scores to "
+        f"steps of {step:g} or more."
+    )
+
+
+def _stuck(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    widest = max(chosen, key=lambda row: row["range"])
+    return (
+        f"{_of(chosen, rows)} put nearly all weight on one key and hardly react at all "
+        f"(largest range of scores {widest['range']:.1f}, {widest['layer']} head {widest['head']})."
+    )
+
+
+def _uniform(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    return f"{_of(chosen, rows)} weigh all keys alike (entropy above 95 % of its maximum)."
+
+
+def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
+    worst = max(chosen, key=lambda row: row["first"])
+    return (
+        f"{_of(chosen, rows)} give more than half of their weight to the first key, an attention "
+        f"sink ({worst['layer']} head {worst['head']}: {worst['first']:.0%})."
+    )
+
+
+_TEMPERATURE = (
+    "A larger temperature lowers it. In training, taut.control.LocalConstant pulls the constants "
+    "below a limit."
+)
+_CAP = "In training, taut.control.QKClip keeps the scores of a head below a limit."
+_PRUNE = "Such heads average; they can often be removed."
+_EAGER = "It runs in a fused kernel; load the model with attn_implementation='eager'."
+_HIDDEN = "taut cannot look into this operation; see 'How scores are seen' in the documentation."
+
+
+def _growth(record: Record) -> list[Finding]:
+    """Scores that grow with depth: the range of each layer against the first."""
+    ranges = [float(layer.state.maxima["range"].max()) for layer in record.layers]
+    if len(ranges) < 4 or not ranges[0] > 0:
+        return []
+    half = len(ranges) // 2
+    early, late = max(ranges[:half]), max(ranges[half:])
+    if late <= 2 * early:
+        return []
+    text = f"The range of scores grows with depth: {early:.1f} in the first half, {late:.1f} later."
+    return [Finding("growing scores", text, _CAP, ())]
+
+
+def _broken(record: Record) -> list[Finding]:
+    rows = [row for row in record.heads if row["broken"]]
+    if not rows:
+        return []
+    total = sum(row["broken"] for row in rows)
+    names = tuple(f"{row['layer']} head {row['head']}" for row in rows)
+    text = f"{total} rows hold NaN or infinite scores, in {len(rows)} heads; they are not counted."
+    return [Finding("broken scores", text, "Try a wider type: --dtype float32.", names)]
+
+
+def _missed(record: Record) -> list[Finding]:
+    if not record.missed:
+        return []
+    names = tuple(sorted({path for path, _ in record.missed}))
+    modules = "module" if len(names) == 1 else "modules"
+    text = f"Attention in {len(names)} {modules} could not be seen: {', '.join(names[:5])}."
+    fused = all(_is_fused_attention(operation) for _, operation in record.missed)
+    return [Finding("missed", text, _EAGER if fused else _HIDDEN, names)]
+
+
+def _is_fused_attention(operation: str) -> bool:
+    """Whether a missed operation is a kernel, and not a sentence about what could not be seen."""
+    return " " not in operation and ("attention" in operation or "attn" in operation)

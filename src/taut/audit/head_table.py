@@ -1,0 +1,49 @@
+"""The table of heads: one row for each head, and what the numbers in its columns are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from taut.audit.layer_record import LayerRecord
+from taut.audit.statistics import STATISTICS
+from taut.audit.statistics.column import Column
+from taut.audit.statistics.empirical_grid import GRID_KINDS
+from taut.audit.statistics.head_state import HeadState, row_numbers
+
+PLACE = (
+    Column("layer", "", "layer", "module that runs the softmax, and which one if it has several"),
+    Column("head", "", "head", "number of the head, from 0", form="d"),
+)
+TOKEN = Column("token", "", "token", "token of the row with the largest l2 constant, if known")
+
+
+def head_columns(norms: Sequence[float]) -> list[Column]:
+    """The columns of the table, in their order; ``norms`` are the exponents besides 1, 2 and ∞."""
+    state = HeadState(1, norms)
+    found = [column for each in STATISTICS for column, _ in each.columns(state)]
+    return [*PLACE, *found, TOKEN]
+
+
+def head_rows(layer: LayerRecord, tokens: dict[str, str]) -> list[dict[str, Any]]:
+    """One row for each head of a layer."""
+    columns = [
+        (column.name, values.tolist())
+        for each in STATISTICS
+        for column, values in each.columns(layer.state)
+    ]
+    return [
+        {
+            "layer": layer.name,
+            "head": h,
+            **{name: values[h] for name, values in columns},
+            "token": tokens.get(f"{layer.name}/{h}", ""),
+        }
+        for h in range(layer.state.heads)
+    ]
+
+
+def kept_kinds(norms: Sequence[float]) -> dict[str, Any]:
+    """What the numbers are that a record keeps of a layer: sums, maxima and histograms by key."""
+    rows = {key: number.kind for key, number in row_numbers(norms).items()}
+    return {"rows": rows, "affinity": "upper", "grid": GRID_KINDS}

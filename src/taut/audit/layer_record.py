@@ -1,0 +1,80 @@
+"""LayerRecord: what an audit found about one softmax of attention."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from taut.audit.record_checks import count, pair, part
+from taut.audit.statistics.empirical_grid import Grid
+from taut.audit.statistics.head_state import HeadState
+from taut.audit.statistics.head_state_json import state_from_dict, state_to_dict
+
+
+@dataclass
+class LayerRecord:
+    """One softmax of attention in a model: the module that runs it, and its heads.
+
+    Attributes
+    ----------
+    path
+        Name of the module.
+    call
+        Which softmax of the module in one forward pass, from 1 on.
+    state
+        Statistics of its heads.
+    grid
+        Empirical constants of Nair (2025), measured on a sample of the rows; or None.
+    since
+        The first sample of the first batch that reached it, and its place in that batch. Layers
+        are ordered by it, in whatever order batches come.
+    """
+
+    path: str
+    call: int
+    state: HeadState
+    grid: Grid | None = None
+    since: tuple[int, int] = (0, 0)
+
+    @property
+    def name(self) -> str:
+        """The module, and which of its softmaxes if it has several."""
+        return self.path if self.call == 1 else f"{self.path} ({self.call})"
+
+    def empty(self) -> LayerRecord:
+        """A record of the same layer in which nothing was seen yet."""
+        state = HeadState(self.state.heads, self.state.norms, self.state.threshold)
+        return LayerRecord(self.path, self.call, state, since=self.since)
+
+    def fits(self, other: LayerRecord) -> None:
+        """Raise an error if another record cannot be merged."""
+        self.state.fits(other.state)
+        if self.grid is not None and other.grid is not None:
+            self.grid.fits(other.grid)
+
+    def merge(self, other: LayerRecord) -> None:
+        """Merge what another process has seen of this layer."""
+        self.state.merge(other.state)
+        if self.grid is None:
+            self.grid = copy.deepcopy(other.grid)
+        elif other.grid is not None:
+            self.grid.merge(other.grid)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return {
+            "path": self.path,
+            "call": self.call,
+            "since": list(self.since),
+            **state_to_dict(self.state),
+            "grid": None if self.grid is None else self.grid.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> LayerRecord:
+        """The layer that :meth:`to_dict` wrote; a ValueError says what is wrong with the data."""
+        path, call = part(data, "path", str, "a layer"), count(data, "call", "a layer", least=1)
+        grid = None if data.get("grid") is None else Grid.from_dict(data["grid"])
+        since = pair(data, "since", "a layer")
+        return cls(path, call, state_from_dict(data), grid, since)

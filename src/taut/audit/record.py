@@ -1,0 +1,215 @@
+"""Record: what an audit found, with everything that is needed to read or repeat it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taut._base.files import write_whole
+from taut._base.json_files import sealed
+from taut._base.optional import needing
+from taut.audit.head_table import head_columns, head_rows
+from taut.audit.layer_record import LayerRecord
+from taut.audit.record_checks import read_record
+from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
+from taut.audit.sample_spans import Span, joined, said, shared
+from taut.audit.sample_spans import count as counted
+from taut.audit.statistics.column import Column
+from taut.audit.statistics.head_state import HeadState
+
+
+@dataclass
+class Record:
+    """The result of an audit: :func:`taut.audit.run`.
+
+    Attributes
+    ----------
+    model, data, settings, versions
+        What was audited, on which data, and how.
+    layers
+        The layers, in the order in which the model runs them.
+    seen
+        The samples that were seen: sorted ranges, each (first, one after the last); ``samples`` is
+        their number.
+    complete
+        Whether all of the data was seen.
+    missed
+        Attention that could not be seen: module and operation.
+    tokens
+        Tokens of the rows with the largest constants, by layer and head, where they are known.
+    logits
+        The final logits times the inverse temperature λ, if they were asked for: one head, whose
+        rows are predictions.
+    identity
+        Everything that the numbers depend on besides data and settings: weights, configuration,
+        code, tokenizer and versions, as digests where it is long. An audit is continued, and its
+        record used again, only if all of it is the same.
+    file
+        Where the record is kept, if it is.
+    """
+
+    model: dict[str, Any]
+    data: dict[str, Any]
+    settings: dict[str, Any]
+    layers: list[LayerRecord] = field(default_factory=list)
+    seen: list[Span] = field(default_factory=list)
+    complete: bool = False
+    missed: list[tuple[str, str]] = field(default_factory=list)
+    tokens: dict[str, str] = field(default_factory=dict)
+    logits: LayerRecord | None = None
+    versions: dict[str, str] = field(default_factory=lambda: _versions())
+    identity: dict[str, Any] = field(default_factory=dict)
+    file: Path | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def samples(self) -> int:
+        """How many samples were seen."""
+        return counted(self.seen)
+
+    @property
+    def heads(self) -> list[dict[str, Any]]:
+        """One row for each head, in the order of the model; :attr:`columns` says what they hold."""
+        return [row for layer in self.layers for row in head_rows(layer, self.tokens)]
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """What the numbers of :attr:`heads` are: exact, upper or lower, in which norm, and why."""
+        return {column.name: column for column in head_columns(self.norms)}
+
+    @property
+    def norms(self) -> tuple[float, ...]:
+        """Exponents besides 1, 2 and ∞ that have upper bounds."""
+        layers = [*self.layers, *([] if self.logits is None else [self.logits])]
+        return layers[0].state.norms if layers else ()
+
+    @property
+    def predictions(self) -> dict[str, Any] | None:
+        """The row of the final logits, like those of the heads."""
+        return None if self.logits is None else head_rows(self.logits, self.tokens)[0]
+
+    @property
+    def ranked(self) -> list[dict[str, Any]]:
+        """The heads, the most sensitive first: by the mean of their constants in l2."""
+        return sorted(self.heads, key=lambda row: -row["mean"] if row["rows"] else 1.0)
+
+    def layer(self, path: str, call: int, fresh: HeadState) -> LayerRecord:
+        """The layer of this name; a new one gets the fresh state."""
+        for layer in self.layers:
+            if (layer.path, layer.call) == (path, call):
+                if layer.state.heads != fresh.heads:
+                    raise ValueError(
+                        f"{path} has {fresh.heads} heads now and had {layer.state.heads}"
+                    )
+                return layer
+        self.layers.append(LayerRecord(path, call, fresh))
+        return self.layers[-1]
+
+    def merge(self, other: Record) -> None:
+        """Merge what another process saw of the same model: all of it, or nothing at all.
+
+        Both must hold different samples, by their numbers.
+        """
+        self._fits(other)
+        known = {layer.name: layer for layer in self.layers}
+        for theirs in other.layers:
+            mine = self.layer(theirs.path, theirs.call, theirs.empty().state)
+            mine.since = min(mine.since, theirs.since) if mine.name in known else theirs.since
+            self._join(mine, theirs, other.tokens)
+        self.layers.sort(key=lambda layer: layer.since)
+        if other.logits is not None:
+            self.logits = self.logits or other.logits.empty()
+            self._join(self.logits, other.logits, other.tokens)
+        self.seen = joined([*self.seen, *other.seen])
+        self.missed = sorted({*self.missed, *other.missed})
+        self.complete &= other.complete
+
+    def _fits(self, other: Record) -> None:
+        """Raise an error if another record cannot be merged."""
+        known = {layer.name: layer for layer in (*self.layers, self.logits) if layer is not None}
+        for theirs in (*other.layers, other.logits):
+            mine = None if theirs is None else known.get(theirs.name)
+            if mine is not None and theirs is not None:
+                mine.fits(theirs)
+        if twice := shared(self.seen, other.seen):
+            raise ValueError(
+                f"cannot merge records that hold the same samples ({said(twice)}): number them "
+                "with first= where several processes audit"
+            )
+
+    def _join(self, mine: LayerRecord, theirs: LayerRecord, tokens: dict[str, str]) -> None:
+        mine.merge(theirs)
+        for h in range(mine.state.heads):  # the token goes with the place that has won
+            key = f"{mine.name}/{h}"
+            won = (mine.state.places["two"][h] == theirs.state.places["two"][h]).all()
+            if won and key in tokens:
+                self.tokens[key] = tokens[key]
+            elif won:
+                self.tokens.pop(key, None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words."""
+        return record_to_dict(self)
+
+    def to_json(self) -> str:
+        """What :meth:`save` writes: :meth:`to_dict` with a checksum."""
+        return sealed(self.to_dict())
+
+    def save(self, file: Path) -> None:
+        """Write it as JSON with a checksum, whole or not at all."""
+        write_whole(self.to_json(), file)
+
+    @classmethod
+    def load(cls, file: Path) -> Record:
+        """The record in a file; a ValueError with the name of the file says why there is none."""
+        data = read_record(Path(file), VERSION)
+        try:
+            found = cls(**record_fields(data), file=Path(file))
+            check_labels(found, data)
+        except ValueError as error:
+            raise ValueError(f"{file} is not a whole record of an audit: {error}") from None
+        return found
+
+    def to_pandas(self) -> Any:
+        """The heads as a pandas.DataFrame; ``attrs["columns"]`` says what its columns are."""
+        with needing("to_pandas needs pandas", packages="pandas"):
+            import pandas
+
+        frame = pandas.DataFrame(self.heads, columns=list(self.columns))
+        frame.attrs["columns"] = {name: each.to_dict() for name, each in self.columns.items()}
+        return frame
+
+    def _repr_html_(self) -> str:
+        """The record in a notebook: its heat map and its most sensitive heads."""
+        from taut.audit.report.page import fragment
+
+        return fragment(self)
+
+    def __str__(self) -> str:
+        lines = [f"{self.model.get('name', 'model')}: {self.samples} samples"]
+        lines += [
+            f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "
+            f"{row['largest']:.3f} of 0.5"
+            for row in self.ranked[:10]
+            if row["rows"]
+        ]
+        return "\n".join(lines)
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    import taut
+
+    found = {"taut": taut.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    found["python"] = platform.python_version()
+    try:
+        import transformers
+
+        found["transformers"] = transformers.__version__
+    except ImportError:
+        pass
+    return found

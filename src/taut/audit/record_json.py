@@ -1,0 +1,76 @@
+"""A record as JSON holds it, and back again with everything checked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from taut._base.json_files import plain
+from taut.audit.head_table import kept_kinds
+from taut.audit.layer_record import LayerRecord
+from taut.audit.record_checks import facts, part, spans, words
+
+if TYPE_CHECKING:
+    from taut.audit.record import Record
+
+VERSION = 5
+
+
+def record_to_dict(record: Record) -> dict[str, Any]:
+    """Plain numbers and words."""
+    return {
+        "taut_audit": VERSION,
+        "model": plain(record.model),
+        "data": plain(record.data),
+        "settings": plain(record.settings),
+        "versions": plain(record.versions),
+        "identity": plain(record.identity),
+        "samples": record.samples,
+        "seen": [list(span) for span in record.seen],
+        "complete": record.complete,
+        "missed": [list(item) for item in record.missed],
+        "tokens": record.tokens,
+        **_labels(record),
+        "layers": [layer.to_dict() for layer in record.layers],
+        "logits": None if record.logits is None else record.logits.to_dict(),
+    }
+
+
+def _labels(record: Record) -> dict[str, Any]:
+    """What all numbers are: those of the table of heads, and those that layers keep."""
+    columns = {name: each.to_dict() for name, each in record.columns.items()}
+    return {"columns": columns, "kinds": kept_kinds(record.norms)}
+
+
+def record_fields(data: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the record in a file; a ValueError says what is wrong with the data."""
+    layers = [LayerRecord.from_dict(each) for each in part(data, "layers", list)]
+    _check_alike(layers)
+    logits = None if data.get("logits") is None else LayerRecord.from_dict(data["logits"])
+    missed = [words(pair, 2) for pair in part(data, "missed", list)]
+    known = ("model", "data", "settings", "versions", "identity")
+    return {
+        **{name: facts(data, name) for name in known},
+        "layers": layers,
+        "seen": spans(data),
+        "complete": part(data, "complete", bool),
+        "missed": [(module, operation) for module, operation in missed],
+        "tokens": words(part(data, "tokens", dict)),
+        "logits": logits,
+    }
+
+
+def check_labels(record: Record, data: dict[str, Any]) -> None:
+    """Raise an error where a file calls its numbers something that they are not."""
+    if any(data.get(name) != labels for name, labels in _labels(record).items()):
+        raise ValueError("the labels of its numbers do not match this version")
+
+
+def _check_alike(layers: list[LayerRecord]) -> None:
+    """Raise an error where layers cannot be those of one audit: they share settings, not names."""
+    if len({layer.name for layer in layers}) < len(layers):
+        raise ValueError("two layers have the same name")
+    if len({(layer.state.norms, layer.state.threshold) for layer in layers}) > 1:
+        raise ValueError("its layers have different norms or thresholds")
+    grids = [layer.grid for layer in layers if layer.grid is not None]
+    if len({(grid.epsilons, grid.norms) for grid in grids}) > 1:
+        raise ValueError("its grids have different step sizes or norms")

@@ -1,0 +1,49 @@
+"""The records in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from taut._base.json_files import LARGEST
+from taut.audit.record_checks import count, facts, read_record
+from taut.audit.record_json import VERSION
+
+
+class FolderEntry(NamedTuple):
+    """One record, in a few words; ``error`` says why a record cannot be read."""
+
+    file: Path
+    name: str = ""
+    samples: int = 0
+    complete: bool = False
+    error: str = ""
+
+
+def records_in(folder: str | Path) -> list[FolderEntry]:
+    """List the records in a folder, sorted by file name; other files are passed over."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise ValueError(f"there is no folder {place}")
+    found = []
+    for file in sorted(place.glob("*.json")):
+        try:
+            data = read_record(file, VERSION)
+            name, samples = facts(data, "model").get("name", "model"), count(data, "samples")
+        except ValueError as error:
+            if _looks_like_a_record(file):
+                found.append(FolderEntry(file, error=str(error)))
+            continue
+        found.append(FolderEntry(file, name, samples, data.get("complete") is True))
+    return found
+
+
+def _looks_like_a_record(file: Path) -> bool:
+    """Whether a file that cannot be read once was a record."""
+    if not file.is_file():  # a pipe would keep us waiting
+        return False
+    try:
+        with file.open("rb") as stream:
+            return b'"taut_audit"' in stream.read(LARGEST)
+    except OSError:
+        return False

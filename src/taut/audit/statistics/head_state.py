@@ -1,0 +1,138 @@
+"""What is kept of every head of a layer: counts, sums, maxima and histograms of its rows.
+
+All of it can be merged: counts, sums and histograms add, and of two maxima the larger stays, with
+the smaller place where they are equal, so that the order of the data does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from taut._base.settings import AuditSettings
+from taut.audit.statistics import STATISTICS
+from taut.audit.statistics.statistic import Array, RowNumber
+from taut.models import constant_key
+
+BINS = 200
+# Rows that were measured, see nothing, hold NaN, or are at or above the threshold.
+COUNTS = ("rows", "hidden", "broken", "above")
+
+
+def row_numbers(norms: Sequence[float]) -> dict[str, RowNumber]:
+    """The numbers of a row that all statistics keep, by their keys."""
+    return {number.key: number for each in STATISTICS for number in each.numbers(norms)}
+
+
+class HeadState:
+    """Statistics of the heads of one layer.
+
+    Parameters
+    ----------
+    heads
+        Number of heads.
+    norms
+        Exponents; upper bounds are kept for those besides 1, 2 and ∞.
+    threshold
+        Rows whose l2 constant is at least this are counted.
+    """
+
+    def __init__(
+        self, heads: int, norms: Sequence[float] = (), threshold: float = AuditSettings.threshold
+    ) -> None:
+        self.heads, self.threshold = heads, threshold
+        self.norms = tuple(p for p in norms if constant_key(p) not in ("one", "two"))
+        self.numbers = row_numbers(self.norms)
+        kept = self.numbers.values()
+        self.tops = {number.key: number.end for number in kept if number.end is not None}
+        self.counts: dict[str, Array] = {n: np.zeros(heads, dtype=np.int64) for n in COUNTS}
+        self.sums: dict[str, Array] = {n.key: np.zeros(heads) for n in kept if n.mean}
+        self.maxima = {n.key: np.full(heads, -np.inf) for n in kept if n.largest}
+        # Where each maximum was: sample, query.
+        self.places = {key: np.full((heads, 2), -1, dtype=np.int64) for key in self.maxima}
+        self.histograms: dict[str, Array] = {
+            key: np.zeros((heads, BINS), dtype=np.int64) for key in self.tops
+        }
+        # The largest affinity bound; infinite where the keys were not known.
+        self.affinity = np.zeros(heads)
+
+    def add(
+        self, values: dict[str, Array], samples: Array, queries: Array, kept: Array, broken: Array
+    ) -> None:
+        """Add rows: ``values`` are (samples, heads, queries), ``kept`` says which count.
+
+        ``samples``, and ``queries`` as (samples, heads, queries), say where rows are. Rows of which
+        some number is NaN are broken too: they would hide the maxima of all others.
+        """
+        unknown = kept & np.any([np.isnan(values[name]) for name in self.numbers], axis=0)
+        kept, broken = kept & ~unknown, broken | unknown
+        self.counts["rows"] += kept.sum(axis=(0, 2))
+        self.counts["broken"] += broken.sum(axis=(0, 2))
+        self.counts["hidden"] += (~kept & ~broken).sum(axis=(0, 2))
+        if not kept.any():
+            return
+        self.counts["above"] += (kept & (values["two"] >= self.threshold)).sum(axis=(0, 2))
+        for name in self.sums:
+            there = np.where(kept, values[name], 0.0)
+            self.sums[name] += there.sum(axis=(0, 2), dtype=np.float64)
+        _, head, _ = np.nonzero(kept)
+        for name, end in self.tops.items():
+            picked = values[name][kept]
+            cells = np.minimum((picked * (BINS / end)).astype(np.int64), BINS - 1)
+            counts = np.bincount(head * BINS + cells, minlength=self.heads * BINS)
+            self.histograms[name] += counts.reshape(self.heads, BINS)
+        for name in self.maxima:
+            lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
+            for h in np.flatnonzero(lowered >= self.maxima[name]):
+                at = (values[name][:, h] == lowered[h]) & kept[:, h]
+                rows, places = np.nonzero(at)
+                self._raise(name, int(h), lowered[h], samples[rows], queries[rows, h, places])
+
+    def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
+        """Keep a larger maximum and its place, the first if there are several."""
+        if not len(samples):
+            return
+        first = np.lexsort((queries, samples))[0]
+        place = (int(samples[first]), int(queries[first]))
+        if best > self.maxima[name][h] or place < tuple(self.places[name][h]):
+            self.maxima[name][h] = best
+            self.places[name][h] = place
+
+    def fits(self, other: HeadState) -> None:
+        """Raise an error if another state cannot be merged."""
+        if other.heads != self.heads:
+            raise ValueError(f"cannot merge {other.heads} heads into {self.heads}")
+        if (other.norms, other.threshold) != (self.norms, self.threshold):
+            raise ValueError("cannot merge records with different norms or thresholds")
+
+    def merge(self, other: HeadState) -> None:
+        """Merge what another process has seen."""
+        self.fits(other)
+        for mine, theirs in (
+            (self.counts, other.counts),
+            (self.sums, other.sums),
+            (self.histograms, other.histograms),
+        ):
+            for name in mine:
+                mine[name] += theirs[name]
+        self.affinity = np.maximum(self.affinity, other.affinity)
+        for name in self.maxima:
+            for h in range(self.heads):
+                here = (-self.maxima[name][h], *self.places[name][h])
+                there = (-other.maxima[name][h], *other.places[name][h])
+                if there < here:
+                    self.maxima[name][h] = other.maxima[name][h]
+                    self.places[name][h] = other.places[name][h]
+
+    def mean(self, name: str) -> Array:
+        """The mean of each head over its rows."""
+        found: Array = self.sums[name] / np.maximum(self.counts["rows"], 1)
+        return found
+
+    def quantile(self, name: str, share: float) -> Array:
+        """A quantile of each head from its histogram, as the upper end of its bin."""
+        counts = np.cumsum(self.histograms[name], axis=1)
+        wanted = np.ceil(share * counts[:, -1:]).clip(1)
+        cell = np.argmax(counts >= wanted, axis=1)
+        return np.where(counts[:, -1] > 0, self.tops[name] * (cell + 1) / BINS, np.nan)

@@ -1,0 +1,51 @@
+"""The command line. Every command imports what it needs itself: `taut --help` is instant."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from taut.cli import audit, certify, compare, env, game, ls, report, reproduce
+from taut.cli.errors import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Measure, bound and control how sensitive softmax and attention are.",
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import taut
+
+        typer.echo(f"taut {taut.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+for command in (audit, report, compare, ls, certify, game, env):
+    app.add_typer(command.app)  # without a name: its command is ours
+app.add_typer(reproduce.app, name="reproduce")
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""`taut certify`: bound how far a model's output can move with its input."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from taut._base.settings import ModelSettings
+from taut._base.terminal_text import cells, say
+from taut.cli.errors import explained, typer
+from taut.cli.options import (
+    AsJson,
+    Dtype,
+    MaxLength,
+    Revision,
+    TrustRemoteCode,
+    whole_numbers,
+)
+
+if TYPE_CHECKING:
+    from taut.networks import ModelCertificate
+
+app = typer.Typer()
+
+
+@app.command()
+def certify(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="Folder or Hub id of a Hugging Face model, .gguf file, or module:function."
+        ),
+    ],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text, a .txt file (one input a line), images, or tensors (.npy, .pt, "
+            ".safetensors). Repeat the option for several of them."
+        ),
+    ] = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(
+            help="With --inputs: bound every input within this distance. With --shape: largest "
+            "length of a token."
+        ),
+    ] = ModelSettings.radius,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --inputs: all inputs of shape tokens,width or channels,height,width."
+        ),
+    ] = None,
+    context_shape: Annotated[
+        str | None,
+        typer.Option(help="Shape of the encoder's inputs, for encoder-decoder models."),
+    ] = None,
+    norm: Annotated[
+        str,
+        typer.Option(
+            help="Norm: 'l2' (all tokens together) or 'token' (largest l2 norm of a token)."
+        ),
+    ] = ModelSettings.norm,
+    local: Annotated[
+        str,
+        typer.Option(
+            help="Derivative at the inputs: jacobian (exact), probe (from random directions, with "
+            "its probability), auto, or no."
+        ),
+    ] = ModelSettings.local,
+    classify: Annotated[
+        bool, typer.Option("--classify", help="Certify the l2 radius of each input's class.")
+    ] = ModelSettings.classify,
+    dtype: Dtype = ModelSettings.dtype,
+    revision: Revision = ModelSettings.revision,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Largest number of inputs.")
+    ] = ModelSettings.limit,
+    max_length: MaxLength = ModelSettings.max_length,
+    seed: Annotated[int, typer.Option(help="Seed of the random directions.")] = ModelSettings.seed,
+    depth: Annotated[int, typer.Option(min=0, help="Depth of the table of modules.")] = 2,
+    json: AsJson = False,
+    trust_remote_code: TrustRemoteCode = ModelSettings.trust_remote_code,
+) -> None:
+    """Bound how far a model's output can move with its input, module by module.
+
+    Text models are bounded from their word embeddings, image models from the
+    pixels. Exits with 0 on success, and 2 if the input is wrong or a module
+    has no rule.
+    """
+    with explained("certify", "hf", "torch"):
+        settings = ModelSettings(
+            inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
+            context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,
+            classify=classify, limit=limit, max_length=max_length, seed=seed, dtype=dtype,
+            revision=revision, trust_remote_code=trust_remote_code,
+        )  # fmt: skip
+        from taut.networks import certify_model
+
+        quiet = json or not sys.stderr.isatty()
+        found = certify_model(model, settings, progress=_nothing if quiet else _stage)
+        if json:
+            print(json_text.dumps(found.to_dict(), indent=1))
+        else:
+            _show(found, depth)
+
+
+def _nothing(_stage: str) -> None:
+    pass
+
+
+def _stage(stage: str) -> None:
+    say(f"taut certify: {stage} ...", file=sys.stderr)
+
+
+def _show(found: ModelCertificate, depth: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console, certificate = Console(), found.certificate
+    for note in () if found.inputs is None else found.inputs.notes:
+        say(f"Note: {note}")
+    for sentence in certificate.headline(found.derivative).split("\n"):
+        say(sentence)
+    table = Table("module", "bound (upper)", "share", "rule", title="Where the bound comes from")
+    for column in table.columns[1:3]:
+        column.justify = "right"
+    for row in certificate.rows(depth):
+        name = "  " * row["depth"] + (row["module"] or row["class"])
+        line = (name, certificate.shown(row["bound"]), f"{row['share']:.1%}", row["rule"])
+        table.add_row(*cells(*line))
+    console.print(table)
+    _show_inputs(found)
+
+
+def _show_inputs(found: ModelCertificate) -> None:
+    """A line for each input: what is known of it from below and from above."""
+    from rich.console import Console
+    from rich.table import Table
+
+    certificate, inputs, classes = found.certificate, found.inputs, found.classes
+    derivative = found.derivative
+    if inputs is None or (derivative is None and classes is None and len(inputs.labels) == 1):
+        return
+    measured = "measured (lower)" if derivative is None else f"derivative ({derivative.kind})"
+    table = Table("input", measured, "bound (upper)", title="Each input")
+    if classes is not None:
+        for head in ("class", "margin", "certified l2 radius (lower)"):
+            table.add_column(head)
+    vacuous = certificate.vacuous(derivative)
+    for index, label in enumerate(inputs.labels):
+        shown = [label[:40], found.known(index)]
+        bound = certificate.shown(certificate.bound.upper[index])
+        shown.append(f"{bound} (vacuous)" if vacuous[index] else bound)
+        if classes is not None:
+            shown += [str(classes.predicted[index]), f"{classes.margin[index]:.4g}"]
+            shown.append(found.radius(index))
+        table.add_row(*cells(*shown))
+    Console().print(table)

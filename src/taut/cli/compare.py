@@ -1,0 +1,26 @@
+"""`taut compare`: audits side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from taut.cli.errors import explained, typer
+from taut.cli.options import AsJson
+
+app = typer.Typer()
+
+
+@app.command()
+def compare(
+    records: Annotated[list[Path], typer.Argument(help="JSON files of two or more audits.")],
+    show: Annotated[
+        int, typer.Option(help="Number of heads to list, those that changed most first.")
+    ] = 10,
+    json: AsJson = False,
+) -> None:
+    """Compare audits: several models, or one model before and after training."""
+    with explained("compare", "report", "torch"):
+        from taut.cli.comparison_table import show_comparison
+
+        show_comparison(records, show, as_json=json)

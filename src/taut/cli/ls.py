@@ -1,0 +1,36 @@
+"""`taut ls`: the audits in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from taut._base.terminal_text import say
+from taut.cli.audit import FOLDER
+from taut.cli.errors import explained, typer
+
+app = typer.Typer()
+
+
+@app.command("ls")
+def list_records(
+    folder: Annotated[Path, typer.Argument(help="Folder of audits.")] = FOLDER,
+) -> None:
+    """List the audits in a folder."""
+    with explained("ls", "report", "torch"):
+        show_folder(folder)
+
+
+def show_folder(folder: Path) -> None:
+    """Print a line for each record; other files are passed over."""
+    from taut.audit import records_in
+
+    found = records_in(folder)
+    for entry in found:
+        if entry.error:
+            say(entry.error)
+        else:
+            state = "complete" if entry.complete else "partial"
+            say(f"{entry.file}: {entry.name}, {entry.samples} samples, {state}")
+    if not found:
+        say(f"no audits in {folder}")

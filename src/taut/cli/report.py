@@ -1,0 +1,34 @@
+"""`taut report`: the page of an audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from taut._base.terminal_text import say
+from taut.cli.errors import explained, typer
+
+app = typer.Typer()
+
+
+@app.command()
+def report(
+    record: Annotated[Path, typer.Argument(help="JSON file of an audit.")],
+    output: Annotated[
+        Path | None, typer.Option(help="HTML file to write; by default beside the record.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the heat map of the mean constants (.svg).")
+    ] = None,
+) -> None:
+    """Write the report of an audit: one HTML file that works offline."""
+    with explained("report", "report", "torch"):
+        from taut.audit import Record, save_picture, write_report
+
+        found = Record.load(record)
+        page = record.with_suffix(".html") if output is None else output
+        write_report(found, page)
+        say(f"report: {page}")
+        if picture is not None:
+            save_picture(found, picture)
+            say(f"picture: {picture}")

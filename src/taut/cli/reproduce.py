@@ -1,0 +1,85 @@
+"""`taut reproduce`: the papers' experiments."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+from taut.cli import reproduce_training
+from taut.cli.errors import explained, typer
+from taut.cli.options import comma_separated, command_line, numbers
+from taut.reproduce import EXPERIMENTS, Options
+
+app = typer.Typer(
+    invoke_without_command=True,
+    help="Run the papers' experiments, and set their numbers beside those found here.",
+)
+USUAL = Options()  # the defaults stand there
+
+
+@app.callback()
+def listed(context: typer.Context) -> None:
+    """List the experiments if none is named."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if context.invoked_subcommand is None:
+        with explained("reproduce", "data", "hf", "plot", "torch"):
+            from taut.cli.experiment_results import list_experiments
+
+            list_experiments()
+
+
+def experiment(
+    context: typer.Context,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use small sizes, so that all experiments take minutes.")
+    ] = USUAL.quick,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Model for a figure, instead of the paper's: folder, Hub id or file."),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Data for a figure, as for taut audit, instead of the paper's."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Largest number of images, prompts or states; the paper's by default."),
+    ] = None,
+    p: Annotated[str, typer.Option(help="Exponents p of the norms.")] = comma_separated(
+        USUAL.norms
+    ),
+    epsilons: Annotated[str, typer.Option(help="Step sizes.")] = comma_separated(USUAL.epsilons),
+    scales: Annotated[
+        str, typer.Option(help="Inverse temperatures, for figure-4.")
+    ] = comma_separated(USUAL.scales),
+    seed: Annotated[
+        int, typer.Option(help="Seed of random inputs, directions and models.")
+    ] = USUAL.seed,
+    output_dir: Annotated[
+        Path, typer.Option(help="Folder for records, pages and figures.")
+    ] = USUAL.folder,
+) -> None:
+    """Run an experiment of "Softmax is 1/2-Lipschitz" (Nair 2025).
+
+    Writes a JSON record, a Markdown page and a figure (SVG and PNG). The
+    same command continues a long run that was stopped. Exits with 0 on
+    success, 1 if `all` could not run every experiment, and 2 if the input
+    is wrong.
+    """
+    with explained("reproduce", "data", "hf", "plot", "torch"):
+        from taut.cli.experiment_results import reproduce
+
+        options = Options(
+            quick, seed, numbers(p, "p"), numbers(epsilons, "epsilons"),
+            tuple(model or ()), tuple(data or ()), limit, numbers(scales, "scales"),
+            output_dir,
+        )  # fmt: skip
+        complete = reproduce(str(context.info_name), options, command_line())
+    raise typer.Exit(0 if complete else 1)
+
+
+for _name, _experiment in EXPERIMENTS.items():
+    app.command(_name, short_help=_experiment.summary)(experiment)
+app.command("all", short_help="all of the above")(experiment)
+app.add_typer(reproduce_training.app)  # without a name: its commands are ours

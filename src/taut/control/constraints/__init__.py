@@ -1,0 +1,1 @@
+"""Constraints on attention during training, one a file."""

@@ -1,0 +1,1 @@
+"""Measure attention from time to time while a model is trained."""

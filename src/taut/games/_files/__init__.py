@@ -1,0 +1,1 @@
+"""Two-player games from files and from the objects of other libraries."""

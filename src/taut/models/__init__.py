@@ -1,0 +1,140 @@
+"""What a PyTorch model looks like: loading, inputs, layout, weights, and captured attention."""
+
+from taut._base.optional import needing as _needing
+
+with _needing("taut.models needs PyTorch", "torch"):
+    import torch as _torch  # noqa: F401
+
+from taut.models._data_files.images import normalised_images
+from taut.models._identity.describe import describe_model
+from taut.models._identity.identity import identify
+from taut.models._identity.tensor_digests import combined_digest, tensor_digest
+from taut.models._tracking.key_product import Product
+from taut.models._tracking.model_inputs import ModelInputs, batch_size
+from taut.models.architectures.description import (
+    Architecture,
+    AttentionDescription,
+    LayerDescription,
+)
+from taut.models.architectures.found_maps import AttentionMaps, FeedForwardMaps
+from taut.models.architectures.linear_map import LinearMap, at_path
+from taut.models.architectures.registry import (
+    ARCHITECTURES,
+    architecture,
+    described_attention,
+    described_layer,
+    find_attention,
+    find_feed_forward,
+    find_projections,
+    is_cross_attention,
+    number_of_heads,
+    query_key_norms,
+    replaceable_attention,
+    rms_norm,
+)
+from taut.models.attention_calls import Products, Scores, draw_seed, first_computation
+from taut.models.batches import Batch, batches, describe_fit
+from taut.models.blocks import ROLES, Block, Only, chosen_blocks, distinct_blocks, find_blocks
+from taut.models.capture import capture, real_rows
+from taut.models.capture_training import AttentionListener
+from taut.models.captured import Captured, Missed
+from taut.models.continuous_inputs import ContinuousInputs, read_continuous_inputs
+from taut.models.eager_attention import eager_attention
+from taut.models.embedded import embedded_data, embedded_models
+from taut.models.layout import AttentionRows, attention_rows
+from taut.models.load import load
+from taut.models.masks import (
+    HIDDEN,
+    additive_mask,
+    merged_mask,
+    seeing_itself,
+    visible_mask,
+    without_blind_rows,
+)
+from taut.models.model_call import call_model, logits_of
+from taut.models.preprocessing import identify_preprocessor, preprocessor_of
+from taut.models.projection_norms import projection_norms
+from taut.models.row_measurements import LIMIT, RowMeasurements, constant_key, measure_rows
+from taut.models.run_unchanged import copied_tensors, has_lazy_parameters, unchanged
+from taut.models.samples import Samples, read_samples
+from taut.models.softmax_capture import SoftmaxCapture
+from taut.models.weight import Weight, joined_weights
+
+__all__ = [
+    "ARCHITECTURES",
+    "HIDDEN",
+    "LIMIT",
+    "ROLES",
+    "Architecture",
+    "AttentionDescription",
+    "AttentionListener",
+    "AttentionMaps",
+    "AttentionRows",
+    "Batch",
+    "Block",
+    "Captured",
+    "ContinuousInputs",
+    "FeedForwardMaps",
+    "LayerDescription",
+    "LinearMap",
+    "Missed",
+    "ModelInputs",
+    "Only",
+    "Product",
+    "Products",
+    "RowMeasurements",
+    "Samples",
+    "Scores",
+    "SoftmaxCapture",
+    "Weight",
+    "additive_mask",
+    "architecture",
+    "at_path",
+    "attention_rows",
+    "batch_size",
+    "batches",
+    "call_model",
+    "capture",
+    "chosen_blocks",
+    "combined_digest",
+    "constant_key",
+    "copied_tensors",
+    "describe_fit",
+    "describe_model",
+    "described_attention",
+    "described_layer",
+    "distinct_blocks",
+    "draw_seed",
+    "eager_attention",
+    "embedded_data",
+    "embedded_models",
+    "find_attention",
+    "find_blocks",
+    "find_feed_forward",
+    "find_projections",
+    "first_computation",
+    "has_lazy_parameters",
+    "identify",
+    "identify_preprocessor",
+    "is_cross_attention",
+    "joined_weights",
+    "load",
+    "logits_of",
+    "measure_rows",
+    "merged_mask",
+    "normalised_images",
+    "number_of_heads",
+    "preprocessor_of",
+    "projection_norms",
+    "query_key_norms",
+    "read_continuous_inputs",
+    "read_samples",
+    "real_rows",
+    "replaceable_attention",
+    "rms_norm",
+    "seeing_itself",
+    "tensor_digest",
+    "unchanged",
+    "visible_mask",
+    "without_blind_rows",
+]

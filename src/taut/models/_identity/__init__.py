@@ -1,0 +1,1 @@
+"""What identifies a model and what it is run on: weights, configuration, code, preprocessing."""

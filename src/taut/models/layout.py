@@ -1,0 +1,145 @@
+"""Bring scores from the layout that a model uses to (samples, heads, queries, keys)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from taut.models._tracking.index_arrays import least, one_along, ranks, varies
+from taut.models._tracking.model_inputs import STRANGERS, ModelInputs
+from taut.models._tracking.origin import NOT_A_TOKEN, TOKENS, Origin
+from taut.models.captured import Captured
+from taut.models.masks import HIDDEN
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class AttentionRows(NamedTuple):
+    """Scores and weights as (samples, heads, queries, keys), and where the rows come from.
+
+    If a model cuts its input into blocks, the queries of all blocks of a sample follow each other.
+    """
+
+    scores: torch.Tensor
+    weights: torch.Tensor
+    samples: Array  # the index of each sample in its batch; -1 if it is not known
+    queries: Array  # the position of each query in its sequence, (samples, heads, queries)
+    real: torch.Tensor | None = None  # False for queries that are padding, like ``scores``
+    source: str = ""  # the argument of the model that the queries are tokens of, if any
+    heads: torch.Tensor | None = None  # the head of every row in the model's own layout
+
+
+def attention_rows(seen: Captured, inputs: ModelInputs, heads: int | None) -> AttentionRows:
+    """Arrange captured scores and weights; raise a ValueError if their layout is not known.
+
+    Heads are features that were split off before the product of queries and keys. ``heads``, the
+    number that the module states, decides where rows are features themselves.
+    """
+    return _by_origin(seen, inputs, heads) or _by_shape(seen, inputs.samples, heads)
+
+
+def _by_origin(seen: Captured, inputs: ModelInputs, heads: int | None) -> AttentionRows | None:
+    """Arrange rows by their origins, if these are known."""
+    if not seen.scores.numel():
+        raise ValueError(f"scores of shape {tuple(seen.scores.shape)} hold nothing")
+    if seen.origin is None:
+        return None
+    origin = _visible(seen, seen.origin)
+    sample, token = (one_along(part, -1) for part in (origin.sample, origin.token))
+    if origin.other is not None and varies(origin.token, -1):
+        token = one_along(origin.other, -1)  # keys were the left factor
+    head = _heads(sample, least(origin.feature, -1), origin.other is not None, heads)
+    head = _several(sample, head, token, heads)
+    rows = sample.numel()
+    group = (ranks(sample) * (int(head.max()) + 1) + head).flatten()
+    counts = torch.bincount(group)
+    if bool((sample < 0).any()) or len(set(counts.tolist())) > 1:
+        return None
+    count, width = len(counts) // (int(head.max()) + 1), seen.scores.shape[-1]
+    order = torch.argsort(group, stable=True)
+    still = bool((order == torch.arange(rows, device=order.device)).all())
+    shape = (count, int(head.max()) + 1, -1)
+
+    def put(tensor: torch.Tensor) -> torch.Tensor:
+        flat = tensor.reshape(rows, -1)
+        flat = flat if still else flat.index_select(0, order.to(flat.device))
+        return flat.reshape(*shape, width) if tensor.ndim > sample.ndim else flat.reshape(shape)
+
+    lined, tokens = put(sample), put(token)
+    names = lined[:, 0, 0].cpu().numpy()
+    source = inputs.name(int(tokens.min()))
+    if tokens.numel() and source != inputs.name(int(tokens.max())):
+        source = ""
+    return AttentionRows(
+        put(seen.scores), put(seen.weights), np.where(names < STRANGERS, names, -1),
+        _places(tokens), inputs.real(lined, tokens), source, head,
+    )  # fmt: skip
+
+
+def _visible(seen: Captured, origin: Origin) -> Origin:
+    """The origin without masked entries, which may come from anywhere."""
+    if not varies(origin.token, -1) and not bool((one_along(origin.sample, -1) < 0).any()):
+        return origin
+    hidden = (seen.scores < HIDDEN) | (origin.sample < 0)
+    feature = torch.where(hidden, torch.iinfo(torch.int64).max, origin.feature)
+    clean = origin.moved(lambda part: torch.where(hidden, NOT_A_TOKEN, part))
+    return clean._replace(feature=feature)
+
+
+def _heads(
+    sample: torch.Tensor, feature: torch.Tensor, product: bool, known: int | None
+) -> torch.Tensor:
+    """The number of the head of every row: the rank of its features within its sample."""
+    shape = sample.shape
+    for dim in range(sample.ndim):  # whatever is only repeated is computed once
+        if sample.stride(dim) == 0 and feature.stride(dim) == 0 and shape[dim] > 1:
+            sample, feature = sample.narrow(dim, 0, 1), feature.narrow(dim, 0, 1)
+    found, place = torch.unique(_joined(sample, feature), return_inverse=True)
+    count = max(1, len(found) // max(1, len(torch.unique(sample))))
+    rank: torch.Tensor = place.reshape(feature.shape) % count
+    if not product and known and count > known and count % known == 0:
+        rank = rank // (count // known)  # rows are features themselves, so many for each head
+    return rank.expand(shape)
+
+
+def _several(
+    sample: torch.Tensor, head: torch.Tensor, token: torch.Tensor, known: int | None
+) -> torch.Tensor:
+    """Heads that share features, as those of several experts do: a query comes once for each."""
+    count = int(head.max()) + 1 if head.numel() else 1
+    if known is None or known <= count or known % count or bool((token < 0).any()):
+        return head
+    times = known // count
+    places = _joined(_joined(sample, head), token)
+    _, place, often = torch.unique(places, return_inverse=True, return_counts=True)
+    if bool((often != times).any()):
+        return head
+    order = torch.argsort(place.flatten(), stable=True)
+    rank = torch.empty_like(order)
+    rank[order] = torch.arange(len(order), device=order.device) % times
+    return rank.reshape(head.shape) * count + head
+
+
+def _joined(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """One number for each pair of numbers, in their order."""
+    number = ranks(second)
+    return ranks(first) * (int(number.max()) + 1 if number.numel() else 1) + number
+
+
+def _places(tokens: torch.Tensor) -> Array:
+    """The position of each query in its sequence; its index in the row order if not known."""
+    known = bool((tokens > NOT_A_TOKEN).all())
+    if known and bool((tokens.sort(dim=-1).values.diff(dim=-1) > 0).all()):
+        return (tokens % TOKENS).cpu().numpy()
+    return np.broadcast_to(np.arange(tokens.shape[2]), tuple(tokens.shape))
+
+
+def _by_shape(seen: Captured, samples: int, heads: int | None) -> AttentionRows:
+    """Without origins: accept the one layout that cannot be mistaken."""
+    shape = tuple(seen.scores.shape)
+    if heads is None or len(shape) != 4 or shape[:2] != (samples, heads) or shape[2] == heads:
+        raise ValueError(f"scores of shape {shape} have no known layout")
+    places = np.broadcast_to(np.arange(shape[2]), shape[:3])
+    return AttentionRows(seen.scores, seen.weights, np.arange(samples), places)

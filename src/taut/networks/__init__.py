@@ -1,0 +1,41 @@
+"""Certificates for PyTorch modules and models.
+
+:func:`certify` bounds how far the output of a network moves with its input, on a domain
+(:class:`Ball`, :class:`Everywhere`) or at given inputs (:class:`At`); :func:`register` teaches it
+new modules.
+"""
+
+from taut._base.optional import needing as _needing
+
+with _needing("taut.networks needs PyTorch", "torch"):
+    import torch as _torch  # noqa: F401
+
+from taut._base.settings import ModelSettings
+from taut.networks.certificate import Certificate
+from taut.networks.certify import certify
+from taut.networks.certify_model import ModelCertificate, certify_model
+from taut.networks.classifier import CertifiedRadius, certified_radius
+from taut.networks.derivative import local_lipschitz
+from taut.networks.interpreter import Interpreter
+from taut.networks.operations.activation_slopes import Activation
+from taut.networks.operations.attention_parameters import HeadNorm, Heads
+from taut.networks.region import Region
+from taut.networks.rule_register import MissingRuleError, register
+
+__all__ = [
+    "Activation",
+    "Certificate",
+    "CertifiedRadius",
+    "HeadNorm",
+    "Heads",
+    "Interpreter",
+    "MissingRuleError",
+    "ModelCertificate",
+    "ModelSettings",
+    "Region",
+    "certified_radius",
+    "certify",
+    "certify_model",
+    "local_lipschitz",
+    "register",
+]

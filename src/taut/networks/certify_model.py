@@ -1,0 +1,167 @@
+"""A model by name: load it, read its inputs, bound it, and measure its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from taut._base.bound import Bound
+from taut._base.domain import At, Ball, Everywhere
+from taut._base.settings import ModelSettings
+from taut.models import ContinuousInputs, load, read_continuous_inputs
+from taut.networks.certificate import Certificate, shown, sides
+from taut.networks.certify import certify
+from taut.networks.classifier import CertifiedRadius, certified_radius
+from taut.networks.derivative import local_lipschitz
+from taut.networks.domain_points import NetworkDomain
+
+
+@dataclass(frozen=True)
+class ModelCertificate:
+    """What :func:`certify_model` found.
+
+    Attributes
+    ----------
+    model
+        The name that the model was loaded by.
+    settings
+        What was asked for.
+    certificate
+        The bound and the modules that it comes from.
+    derivative
+        The norm of the derivative at the inputs, or None.
+    classes
+        The certified radius of each input's class, or None.
+    inputs
+        What was read, or None if the bound holds for a whole shape.
+    """
+
+    model: str
+    settings: ModelSettings
+    certificate: Certificate
+    derivative: Bound | None
+    classes: CertifiedRadius | None
+    inputs: ContinuousInputs | None
+
+    def known(self, index: int) -> str:
+        """What is known of the derivative at one input: its norm, two sides, or a lower bound."""
+        if self.derivative is not None:
+            return sides(self.derivative[index])
+        assert self.certificate.measured is not None
+        return f"at least {shown(float(self.certificate.measured.lower[index]), up=False)}"
+
+    def radius(self, index: int) -> str:
+        """The certified radius of one input's class in four digits, rounded down."""
+        assert self.classes is not None
+        return shown(float(self.classes.radius[index]), up=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and words, for JSON."""
+        import taut
+
+        found: dict[str, Any] = {
+            "taut": taut.__version__,
+            "torch": torch.__version__,
+            "model": self.model,
+            "revision": self.settings.revision,
+            "dtype": self.settings.dtype,
+            "seed": self.settings.seed,
+            "inputs": None if self.inputs is None else self.inputs.labels,
+            "notes": [] if self.inputs is None else list(self.inputs.notes),
+        }
+        if self.derivative is not None:
+            found["local"] = {
+                "kind": self.derivative.kind,
+                "lower": [float(v) for v in self.derivative.lower],
+                "upper": [float(v) for v in self.derivative.upper],
+                "domain": str(self.derivative.domain),
+                "theorem": list(self.derivative.theorem),
+            }
+        found |= self.certificate.to_dict(self.derivative)
+        if self.classes is not None:
+            found["classes"] = {
+                "radius": [float(v) for v in self.classes.radius],
+                "predicted": [int(v) for v in self.classes.predicted],
+                "margin": [float(v) for v in self.classes.margin],
+            }
+        return found
+
+
+def certify_model(
+    model: str,
+    settings: ModelSettings,
+    *,
+    progress: Callable[[str], object] = lambda stage: None,
+) -> ModelCertificate:
+    """Load a model by name, and bound how far its output can move with its input.
+
+    Parameters
+    ----------
+    model
+        A folder or Hub id of Hugging Face, a .gguf file, or ``module:function``.
+    settings
+        Inputs or a shape, and how they are bounded.
+    progress
+        Called with the name of every stage before it begins.
+    """
+    progress("loading the model")
+    network = load(
+        model,
+        dtype=settings.dtype,
+        revision=settings.revision,
+        trust_remote_code=settings.trust_remote_code,
+    )
+    inputs, domain, context = None, _domain(settings.shape, settings), None
+    if settings.inputs:
+        inputs = read_continuous_inputs(
+            list(settings.inputs),
+            network,
+            model,
+            limit=settings.limit,
+            max_length=settings.max_length,
+        )
+        domain = At(inputs.x, settings.radius or 0.0)
+    assert domain is not None  # the settings have inputs or a shape
+    context = _domain(settings.context_shape, settings) if inputs is None else inputs.context
+    progress("bounding")
+    certificate = certify(
+        network,
+        domain,
+        norm=settings.norm,  # type: ignore[arg-type]
+        context=context,
+        seed=settings.seed,
+        mask=None if inputs is None else inputs.mask,
+        context_mask=None if inputs is None else inputs.context_mask,
+    )
+    derivative = None
+    if inputs is not None and settings.local != "no":
+        progress("measuring the derivative at the inputs")
+        derivative = _derivative(network, inputs, settings)
+    classes = None
+    if inputs is not None and settings.classify:
+        progress("certifying the classes")
+        classes = certified_radius(network, inputs.x, mask=inputs.mask)
+    return ModelCertificate(model, settings, certificate, derivative, classes, inputs)
+
+
+def _domain(shape: tuple[int, ...] | None, settings: ModelSettings) -> NetworkDomain | None:
+    """All inputs of a shape, with tokens of any length or of a limited one."""
+    if shape is None:
+        return None
+    return Everywhere(shape) if settings.radius is None else Ball(settings.radius, shape)
+
+
+def _derivative(network: nn.Module, inputs: ContinuousInputs, settings: ModelSettings) -> Bound:
+    return local_lipschitz(
+        network,
+        inputs.x,
+        mask=inputs.mask,
+        context=inputs.context,
+        context_mask=inputs.context_mask,
+        method=settings.local,  # type: ignore[arg-type]
+        seed=settings.seed,
+    )

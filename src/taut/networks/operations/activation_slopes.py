@@ -1,0 +1,141 @@
+"""Slopes of the activations: the smallest and the largest derivative, rounded outward.
+
+A function with slopes in [a, b] is max(|a|, |b|)-Lipschitz. Functions that jump (Hardshrink,
+Threshold) or grow faster than any line (ReLU squared) have no entry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from taut._base.rounding import enlarged
+
+# Extreme slopes: GELU at ±√2 and, in its tanh form, at ±1.4185; SiLU at ±2.3994; Mish at 1.4906
+# and −2.2564. The digits are from arbitrary precision, the last one rounded outward.
+GELU = (-0.128904145185155, 1.128904145185155)
+GELU_TANH = (-0.128993068658772, 1.128993068658772)
+FAST_GELU = (-0.12899307, 1.12899307)  # the same with √(2/π) to ten digits
+SILU = (-0.099839320128867, 1.099839320128867)
+MISH = (-0.112526122389463, 1.088498161251728)
+UNIT = (0.0, 1.0)
+
+
+class Activation(NamedTuple):
+    """A function of one number: how to compute it, and its slopes."""
+
+    function: Callable[[torch.Tensor], torch.Tensor]
+    low: float
+    high: float
+    jump: float = 0.0  # where it is computed as another function from some point on
+
+    @property
+    def constant(self) -> float:
+        """Lipschitz constant."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def at_zero(self) -> float:
+        """|φ(0)|, so that |φ(x)| ≤ |φ(0)| + constant·|x|."""
+        return enlarged(abs(float(self.function(torch.zeros(1, dtype=torch.float64))[0])), 4)
+
+
+Slopes = tuple[float, float]
+_FIXED: dict[str, Slopes] = {
+    "Identity": (1.0, 1.0),
+    "LinearActivation": (1.0, 1.0),
+    "ReLU": UNIT,
+    "ReLU6": UNIT,
+    "Tanh": UNIT,
+    "Hardtanh": UNIT,
+    "Softsign": UNIT,
+    "Softshrink": UNIT,
+    "Tanhshrink": UNIT,
+    "Softplus": UNIT,
+    "LogSigmoid": UNIT,
+    "CELU": UNIT,
+    "Sigmoid": (0.0, 0.25),
+    "Hardsigmoid": (0.0, 0.16666669),  # torch takes 1/6 in float32
+    "Hardswish": (-0.5, 1.5),
+    "SELU": (0.0, 1.758099340847377),
+    "SiLU": SILU,
+    "SiLUActivation": SILU,
+    "QuickGELUActivation": SILU,  # x·sigmoid(1.702 x): the same slopes, another scale of x
+    "Mish": MISH,
+    "MishActivation": MISH,
+    "GELUActivation": GELU,
+    "NewGELUActivation": GELU_TANH,
+    "FastGELUActivation": FAST_GELU,
+    "GELUTanh": GELU_TANH,
+    "PytorchGELUTanh": GELU_TANH,
+    "AccurateGELUActivation": GELU_TANH,
+}
+_FUNCTIONS: dict[Any, Slopes] = {
+    functional.relu: UNIT,
+    torch.relu: UNIT,
+    functional.gelu: GELU,
+    functional.silu: SILU,
+    functional.mish: MISH,
+    functional.tanh: UNIT,
+    torch.tanh: UNIT,
+    functional.sigmoid: (0.0, 0.25),
+    torch.sigmoid: (0.0, 0.25),
+    functional.elu: UNIT,
+    functional.leaky_relu: (0.01, 1.0),
+    functional.softplus: UNIT,
+}
+
+
+def _of_module(module: nn.Module) -> Slopes | None:
+    """Slopes of those that depend on a parameter, then of the others."""
+    match module:
+        case nn.GELU():
+            return GELU if module.approximate == "none" else GELU_TANH
+        case nn.LeakyReLU():
+            return _and_one(module.negative_slope)
+        case nn.PReLU():
+            weight = module.weight.detach().double()
+            return _and_one(float(weight.min()), float(weight.max()))
+        case nn.ELU():
+            return _and_one(0.0, module.alpha)
+        case nn.RReLU():
+            if module.training:
+                return None
+            return _and_one((module.lower + module.upper) / 2)
+        case nn.CELU() if module.alpha <= 0:
+            return None
+        case nn.Softplus() if not (module.beta > 0 and module.threshold >= 10):
+            return None  # below, torch's switch to the identity is a jump that one can see
+    kind = type(module)
+    known = kind.__module__.startswith(("torch.nn.", "transformers.activations"))
+    return _FIXED.get(kind.__name__) if known else None
+
+
+def _and_one(*slopes: float) -> Slopes:
+    if not all(math.isfinite(slope) for slope in slopes):
+        return (-math.inf, math.inf)
+    return min(1.0, *slopes), max(1.0, *slopes)
+
+
+def activation_of(function: Any) -> Activation | None:
+    """The activation of a module or a function of torch, if it is known."""
+    if isinstance(function, nn.Module):
+        slopes = _of_module(function)
+    else:
+        slopes = _FUNCTIONS.get(function) if callable(function) else None
+    if slopes is None:
+        return None
+    if isinstance(function, nn.PReLU):  # its weight must follow the precision of the input
+        weight = function.weight.detach()
+        return Activation(lambda x: functional.prelu(x, weight.to(x)), *slopes)
+    jump = 0.0
+    if isinstance(function, nn.Softplus):  # beyond its threshold torch takes the identity
+        jump = math.log1p(math.exp(-function.threshold)) / function.beta
+    elif function is functional.softplus:
+        jump = math.log1p(math.exp(-20.0))
+    return Activation(function, *slopes, jump)

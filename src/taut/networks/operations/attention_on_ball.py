@@ -1,0 +1,122 @@
+"""Attention on all tokens of bounded length (theorem attn-core)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from taut._base.attention_weight_limits import heaviest_column
+from taut._base.rounding import Numbers, hypotenuse, number, over, plus, root, times, up
+from taut.networks.operations.attention_parameters import (
+    AttentionConstants,
+    AttentionInputs,
+    Heads,
+    ProjectionNorms,
+)
+from taut.networks.operations.attention_projections import limited, stretch
+from taut.networks.operations.setting import Setting
+from taut.networks.region import Region
+
+
+def attention_on_ball(run: Setting, given: AttentionInputs) -> AttentionConstants:
+    """Constants before the output projection, from the lengths of the tokens."""
+    x, y, heads, known, mask, bias, rotary = given
+    far, long = y.length[:, None], x.length[:, None]
+    q = plus(times(known.queries, long), known.query_biases)
+    # Without cap, rotations or norm a bias of the keys adds the same to all scores of a query.
+    turning = rotary is not None or heads.softcap is not None or heads.key_norm is not None
+    k = plus(times(known.keys, far), known.key_biases if turning else 0.0)
+    nq, q = limited(heads.query_norm, q, heads.width)
+    nk, k = limited(heads.key_norm, k, heads.width)
+    turn = 1.0 if rotary is None else stretch(rotary)
+    nq, nk, q, k = (times(turn, value) for value in (nq, nk, q, k))
+    v, k = (np.repeat(value, heads.group, axis=1) for value in (times(known.values, far), k))
+    size = plus(times(known.values, far), known.value_biases)
+    longest = times(root(heads.group), _lengths(size))
+    lever = times(heads.scale, q)
+    apart = times(2.0, lever, k)
+    apart = apart if heads.softcap is None else np.minimum(apart, 2 * heads.softcap)
+    query = times(times(heads.scale, v, k).max(axis=1), known.query, nq)
+    energy = times(lever, v)
+    context = [
+        _tokens(energy[b], heads, known, float(nk[b]))
+        if run.norm == "token"
+        else _columns(
+            x,
+            y,
+            heads,
+            known,
+            (energy[b], apart[b], float(nk[b])),
+            None if mask is None else mask[b],
+            bias,
+        )
+        for b in range(len(energy))
+    ]
+    return AttentionConstants(query, number(context), longest, nq, nk)
+
+
+def _lengths(size: Numbers) -> Numbers:
+    return number([hypotenuse(*row) for row in size])
+
+
+def _tokens(energy: Numbers, heads: Heads, known: ProjectionNorms, nk: float) -> float:
+    v, k = (np.repeat(part, heads.group) for part in (known.values, known.keys))
+    return float(hypotenuse(*plus(v, times(energy, k, nk))))
+
+
+def _columns(
+    x: Region,
+    y: Region,
+    heads: Heads,
+    known: ProjectionNorms,
+    sizes: tuple[Numbers, Numbers, float],
+    mask: torch.Tensor | None,
+    bias: torch.Tensor | None,
+) -> float:
+    """Constant in keys and values, from the largest energy and oscillation of all heads."""
+    energy, apart, nk = sizes
+    if not (np.isfinite(energy).all() and np.isfinite(apart).all()):
+        return math.inf
+    cases, copies = _seen(x, y, float(apart.max()), mask, bias)
+    power = times(energy.max(), energy.max())
+    many = root(heads.group)
+
+    def heaviest(energy: Any, plain: float) -> float:
+        found = (
+            heaviest_column(seen, float(energy), osc, plain=plain, copies=copies)
+            for seen, osc in cases
+        )
+        return times(many, root(max(found)))
+
+    flat, keyed = heaviest(0.0, 1.0), heaviest(power, 0.0)
+    share = over(nk, known.ratio)
+    joint = heaviest(times(power, share, share), 1.0)
+    separate = plus(times(flat, known.value), times(keyed, known.key, nk))
+    return float(min(separate, times(joint, known.both)))
+
+
+def _seen(
+    x: Region, y: Region, apart: float, mask: torch.Tensor | None, bias: torch.Tensor | None
+) -> tuple[list[tuple[Any, Numbers]], int]:
+    """What queries see and how far apart their scores can be, and how often each row occurs.
+
+    There is one case for each of the masks, (1 or heads, queries, keys). The scores of every head
+    are as far apart as those of the head whose bias is the widest.
+    """
+    if mask is None and bias is None:
+        return [(np.ones((1, y.tokens), dtype=bool), np.full(1, apart))], x.tokens
+    shape = (x.tokens, y.tokens)
+    masks = np.ones((1, *shape), dtype=bool) if mask is None else mask.cpu().numpy()
+    osc = np.full(x.tokens, apart)
+    if bias is None:
+        return [(seen, osc) for seen in masks], 1
+    values = bias.detach().double().reshape(-1, *bias.shape[-2:]).cpu().numpy()
+    cases = []
+    for seen in masks:
+        high = np.where(seen, values, -np.inf).max(axis=2)
+        low = np.where(seen, values, np.inf).min(axis=2)
+        cases.append((seen, plus(osc, up(high - low).max(axis=0))))
+    return cases, 1

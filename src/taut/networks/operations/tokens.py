@@ -1,0 +1,55 @@
+"""Sums, means and choices of tokens: residuals, pooling, concatenation."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from taut._base.rounding import down, hypotenuse, over, plus
+from taut.networks.operations.setting import Setting
+from taut.networks.region import Region
+
+
+class TokenOperations(Setting):
+    """What combines regions, or tokens of one."""
+
+    def add(self, x: Region, y: Region) -> Region:
+        """The sum of two regions, as in a residual connection."""
+        centre = None if x.centre is None or y.centre is None else x.centre + y.centre
+        size = plus(x.length, y.length)
+        rounding = self.rounding(x, size, 1)
+        return x.but(
+            lip=plus(x.lip, y.lip),
+            err=plus(x.err, y.err, rounding.executed),
+            drift=rounding.after(plus(x.drift, y.drift), size),
+        ).placed(centre, plus(x.radius, y.radius), size)
+
+    def first(self, x: Region, index: int = 0) -> Region:
+        """One token alone, such as the one that stands for the class."""
+        self.tokens_only(x)
+        return x.but(centre=None if x.centre is None else x.centre[:, [index]], tokens=1)
+
+    def mean(self, x: Region, name: str | None = None) -> Region:
+        """The mean of all tokens: 1/√tokens in l2, 1 in the largest token.
+
+        Rounding: a sum of as many terms as there are tokens, and a division.
+        """
+        self.tokens_only(x)
+        constant = over(1.0, down(math.sqrt(x.tokens))) if self.norm == "l2" else 1.0
+        self.leaf(name, "mean", constant, "mean of the tokens")
+        centre = None if x.centre is None else x.centre.mean(dim=1, keepdim=True)
+        y = x.moved(centre, constant, x.length, self.rounding(x, x.length, x.tokens + 1), x.width)
+        return y.but(tokens=1)
+
+    def beside(self, x: Region, y: Region) -> Region:
+        """Two regions of equally many tokens, concatenated along their width."""
+        centre = None
+        if x.centre is not None and y.centre is not None:
+            centre = torch.cat((x.centre, y.centre), dim=-1)
+        return x.but(
+            width=x.width + y.width,
+            lip=hypotenuse(x.lip, y.lip),
+            err=hypotenuse(x.err, y.err),
+            drift=hypotenuse(x.drift, y.drift),
+        ).placed(centre, hypotenuse(x.radius, y.radius), hypotenuse(x.length, y.length))

@@ -1,0 +1,18 @@
+"""Rules: which operations a module is made of, one family of modules a file.
+
+Importing this package enters all of them in the register.
+"""
+
+from taut.networks.rules import (  # noqa: F401
+    bart,
+    decoders,
+    described,
+    encoder_decoder,
+    encoders,
+    hugging_face,
+    t5,
+    torch_attention,
+    torch_layers,
+    torch_transformer,
+    vision,
+)

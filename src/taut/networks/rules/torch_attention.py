@@ -1,0 +1,60 @@
+"""The rule for torch.nn.MultiheadAttention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from taut.networks.interpreter import Interpreter
+from taut.networks.operations.attention_parameters import Heads
+from taut.networks.region import Region
+from taut.networks.rule_register import register
+from taut.networks.rules.described import described_heads
+
+
+def heads_of(module: nn.MultiheadAttention) -> Heads:
+    """The weights of torch's attention module."""
+    if module.bias_k is not None or module.add_zero_attn:
+        raise TypeError("no rule for MultiheadAttention with add_bias_kv or add_zero_attn")
+    return described_heads(module)
+
+
+def _call_attention(
+    module: nn.MultiheadAttention, x: Any, *, context: Any = None, mask: Any = None
+) -> Any:
+    y = x if context is None else context
+    hidden = torch_mask(mask, module, x, y)
+    if not module.batch_first:
+        x, y = x.transpose(0, 1), y.transpose(0, 1)
+    found = module(x, y, y, attn_mask=hidden, need_weights=False)[0]
+    return found if module.batch_first else found.transpose(0, 1)
+
+
+@register(nn.MultiheadAttention, call=_call_attention)
+def _attention(
+    run: Interpreter,
+    module: nn.MultiheadAttention,
+    x: Region,
+    *,
+    context: Region | None = None,
+    mask: torch.Tensor | None = None,
+) -> Region:
+    run.steady(module, module.dropout)
+    return run.attention(x, heads_of(module), context=context, mask=mask)
+
+
+def torch_mask(
+    mask: torch.Tensor | None, module: nn.MultiheadAttention, x: Any, y: Any
+) -> torch.Tensor | None:
+    """The mask as torch takes it: True where nothing is seen, one for each sample and head.
+
+    ``x`` and ``y`` are the tokens of the queries and of the keys, with the batch in front.
+    """
+    if mask is None:
+        return None
+    if mask.ndim == 2:
+        return ~mask.expand(x.shape[1], y.shape[1])
+    four = mask[:, None] if mask.ndim == 3 else mask
+    return ~four.expand(len(x), module.num_heads, x.shape[1], y.shape[1]).flatten(0, 1)

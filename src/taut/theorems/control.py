@@ -1,0 +1,29 @@
+"""Statements behind the constraints for training."""
+
+from __future__ import annotations
+
+from taut.theorems.entry import Theorem
+
+_CONTROL = "constraints for training"
+
+CONTROL = (
+    Theorem(
+        "ortho-gram",
+        _CONTROL,
+        "‖WᵀW − I_n‖²_F = ‖WWᵀ − I_m‖²_F + (n − m), with the gradient 4W(WᵀW − I_n) = "
+        "4(WWᵀ − I_m)W",
+        "any matrix W of m rows and n columns",
+        "both are Σ(σᵢ² − 1)² over the singular values, and 1 for each that is missing",
+        "equality",
+        "classical",
+    ),
+    Theorem(
+        "ortho-cert",
+        _CONTROL,
+        "σ_max(W)² ≤ 1 + ‖WᵀW − I‖_F",
+        "any matrix W",
+        "σ_max² − 1 is an eigenvalue of WᵀW − I, so at most its Frobenius norm",
+        "attained where one singular value differs from 1, from above",
+        "taut",
+    ),
+)

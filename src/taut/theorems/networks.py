@@ -1,0 +1,93 @@
+"""Statements about networks and the modules they are made of."""
+
+from taut.theorems.entry import Theorem
+
+_NETWORKS = "Networks"
+
+NETWORKS = (
+    Theorem(
+        "spectral",
+        _NETWORKS,
+        "‖Wx − Wy‖₂ ≤ σ_max(W)‖x − y‖₂, with σ_max² at most the largest eigenvalue of WᵀW plus "
+        "what rounding can have taken from it",
+        "all inputs",
+        "definition; a power iteration would be a lower bound",
+        "attained along the first singular vector",
+        "classical",
+    ),
+    Theorem(
+        "chain",
+        _NETWORKS,
+        "the constants of a composition multiply and those of a sum add; in l2 those of a "
+        "concatenation add in squares",
+        "each map on the inputs that can reach it",
+        "triangle inequality",
+        "attained by maps that stretch the same direction",
+        "classical",
+    ),
+    Theorem(
+        "activation-slope",
+        _NETWORKS,
+        "φ applied to every coordinate is max(|a|, |b|)-Lipschitz if its slopes lie in [a, b]; "
+        "GELU: 1.12891, its tanh form 1.12900, SiLU and QuickGELU 1.09984, Mish 1.08850, Hardswish "
+        "3/2, SELU 1.75810",
+        "all inputs, every l_p norm",
+        "mean value theorem, coordinate by coordinate",
+        "attained where the slope is extreme",
+        "classical",
+    ),
+    Theorem(
+        "norm-layer",
+        _NETWORKS,
+        "LayerNorm and RMSNorm with gain g and shift b are max|g|/√(s² + ε)-Lipschitz where the "
+        "standard deviation (root mean square) is at least s, max|g|/√ε everywhere; it falls by at "
+        "most r/√d within the distance r; outputs are of length at most √d·max|g| + ‖b‖",
+        "tokens of width d",
+        "the derivative is diag(g)(I − zzᵀ/(‖z‖² + dε))/√(s² + ε) on centred z",
+        "attained at constant tokens, along any centred direction, if the gains are equal",
+        "classical",
+    ),
+    Theorem(
+        "mlp-split",
+        _NETWORKS,
+        "W₂φ(W₁x) is (c‖W₂W₁‖ + h‖W₂‖‖W₁‖)-Lipschitz with c = |a + b|/2, h = (b − a)/2, if the "
+        "slopes of φ lie in [a, b]",
+        "all inputs",
+        "φ(t) = (a + b)t/2 + ψ(t) with |ψ′| ≤ h",
+        "attained by linear φ, and by W₁ = W₂ = 1 with b the larger slope",
+        "taut; the split is the loop transformation of control theory",
+    ),
+    Theorem(
+        "gated-mlp",
+        _NETWORKS,
+        "W_d(φ(W_gx)∘(W_ux)) is ‖W_d‖·min(U‖W_g‖ + S‖W_u‖, √(U² + S²)‖[W_g; W_u]‖)-Lipschitz "
+        "with U = max|φ′|·max|W_ux|, S = max|φ(W_gx)| over coordinates",
+        "where these maxima hold",
+        "product rule; diagonal matrices have the norm of their largest entry",
+        "attained in one dimension by φ linear on one side of its kink",
+        "taut",
+    ),
+    Theorem(
+        "probe",
+        _NETWORKS,
+        "‖D‖^{2k} ≤ maxᵢ‖(DᵀD)^k gᵢ‖/t but for a probability of at most (t√(2/π))^r, for r "
+        "independent Gaussian gᵢ and any t > 0",
+        "any matrix D that does not depend on the gᵢ",
+        "‖Bg‖ ≥ ‖B‖|⟨v, g⟩| for the first singular vector v, and |N(0, 1)| ≤ t has a probability "
+        "of at most t√(2/π)",
+        "the bound is ‖D‖·(|g|/t)^{1/2k} for D of rank one, so it falls to ‖D‖ as k grows",
+        "classical",
+    ),
+    Theorem(
+        "attn-core",
+        _NETWORKS,
+        "attention as a map of queries, keys and values: L ≤ ‖Wo‖(η‖Wq‖ + min(√A‖Wv‖ + √B‖Wk‖, "
+        "√(maxⱼ Aⱼ + Bⱼ/μ²)‖[μWk; Wv]‖)), the maximum over heads of η = α√(λ(v)λ(k)), "
+        "A = ‖P‖², Bⱼ = Σᵢ Pᵢⱼα²|qᵢ|²λᵢ(v), with λ the norm of a covariance under a row of P",
+        "at given tokens; near them with weights grown by e^{2Δ}; for tokens of bounded length "
+        "with the largest of each; any mask, bias, rotation, soft cap and norm of queries and keys",
+        "Cauchy–Schwarz under Pᵢ; heads act on different coordinates, so the largest counts",
+        "attained by a single token with proportional Wo and Wv",
+        "taut",
+    ),
+)

@@ -1,0 +1,189 @@
+"""What is said about records: comparisons, findings, quantiles."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from taut import audit  # noqa: E402
+from taut.audit.findings import LOOKED_FOR  # noqa: E402
+from taut.audit.statistics.head_state import HeadState  # noqa: E402
+from taut.cli.comparison_table import show_comparison  # noqa: E402
+from taut.cli.record_table import show_record  # noqa: E402
+
+
+def made(layers=5, heads=2, **changes):
+    torch.manual_seed(0)
+    blocks = [
+        torch.nn.TransformerEncoderLayer(4 * heads, heads, 16, batch_first=True)
+        for _ in range(layers)
+    ]
+    record = audit.run(
+        torch.nn.Sequential(*blocks).eval(), [torch.randn(3, 9, 4 * heads)], name="m", epsilons=[]
+    )
+    record.data = {"kind": "text", "samples": 3, "source": "a.txt", "digest": "aa"}
+    record.settings = {"max_length": 256, "logits": None}
+    for name, value in changes.items():
+        setattr(record, name, value)
+    return record
+
+
+def shown(capsys, *records, tmp_path):
+    files = []
+    for number, record in enumerate(records):
+        files.append(tmp_path / f"record{number}.json")
+        record.save(files[-1])
+    show_comparison(files, 50, as_json=False)
+    text = capsys.readouterr().out
+    show_comparison(files, 50, as_json=True)
+    return text, json.loads(capsys.readouterr().out)
+
+
+def test_heads_that_one_record_lacks_have_no_change(capsys, tmp_path):
+    small, large = made(layers=2), made(layers=3)
+    heads = audit.compare(small, large)
+    assert [head.change is None for head in heads] == [False] * 4 + [True] * 2
+    text, found = shown(capsys, small, large, tmp_path=tmp_path)
+    assert "2 of 6 heads are not in every record" in text
+    lines = [line for line in text.splitlines() if line.startswith("│ layer 2")]
+    assert len(lines) == 2
+    assert all("+0.0000" not in line and "-" in line for line in lines)
+    assert [head["change"] for head in found["heads"][4:]] == [None, None]
+    unlike = made()
+    for layer in unlike.layers:
+        layer.path = f"other.{layer.path}"
+    assert "no head is in every record" in shown(capsys, small, unlike, tmp_path=tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"data": {"kind": "text", "samples": 3, "source": "b.txt", "digest": "bb"}},
+            "data differ",
+        ),
+        ({"data": {}}, "not recorded"),
+        ({"settings": {"max_length": 128, "logits": None}}, "max_length 256, 128"),
+        ({"model": {"name": "m", "class": "Other"}}, "Sequential, Other"),
+        ({"complete": False}, "partial"),
+    ],
+)
+def test_what_else_differs_is_said(changes, said, capsys, tmp_path):
+    text, found = shown(capsys, made(), made(**changes), tmp_path=tmp_path)
+    assert said in text
+    assert any(said in line for line in found["differences"])
+    text, found = shown(capsys, made(), made(), tmp_path=tmp_path)
+    assert found["differences"] == []
+    assert said not in text
+
+
+def kinds(record):
+    return [finding.kind for finding in audit.findings(record)]
+
+
+def calm(layers=5, heads=2):
+    """A record in which nothing stands out."""
+    record = made(layers, heads)
+    for layer in record.layers:
+        state = layer.state
+        rows = state.counts["rows"]
+        state.sums["two"] = 0.08 * rows
+        state.sums["evenness"] = 0.5 * rows
+        state.sums["first"] = 0.2 * rows
+        state.maxima["range"][:] = 5.0
+    return record
+
+
+def test_heads_far_above_the_others_are_found():
+    record = calm()
+    assert kinds(record) == []
+    state = record.layers[2].state
+    state.sums["two"][1] = 0.25 * state.counts["rows"][1]  # 3.1 times the others
+    (finding,) = audit.findings(record)
+    assert finding.kind == "far above the others"
+    assert finding.heads == ("2.self_attn head 1",)
+    assert "3 times the median" in finding.text
+    state.sums["two"][1] = 0.2 * state.counts["rows"][1]  # 2.5 times
+    assert kinds(record) == []
+    few = calm(layers=1)
+    few.layers[0].state.sums["two"] *= [1, 5]  # of two heads none is typical
+    assert kinds(few) == []
+    still = calm()
+    for layer in still.layers:
+        layer.state.sums["two"] *= 1e-3
+    still.layers[0].state.sums["two"][0] *= 5
+    assert kinds(still) == []  # five times nothing is nothing
+
+
+def test_scores_that_no_softmax_can_bear_are_found():
+    record = calm()
+    for layer in record.layers:
+        layer.state.maxima["range"][0] = 100.0
+    assert kinds(record) == []
+    record.layers[0].state.maxima["range"][0] = 194.0
+    (finding,) = audit.findings(record)
+    assert finding.kind == "wide scores"
+    assert "194" in finding.text
+    # The limit is where the smallest weight becomes 0 in float32.
+    for apart, gone in ((103.0, False), (104.0, True)):
+        weights = torch.softmax(torch.tensor([0.0, -apart]), dim=-1)
+        assert (weights[1].item() == 0.0) is gone
+
+
+@pytest.mark.parametrize(
+    ("operations", "advice"),
+    [
+        (["aten._scaled_dot_product_flash_attention.default"], "attn_implementation='eager'"),
+        (["weights of a softmax go into cumprod"], "How scores are seen"),
+        (["flash_attn._flash_attn_forward.default", "runs in another thread"], "How scores"),
+    ],
+)
+def test_what_to_do_about_missed_attention_depends_on_the_operation(operations, advice):
+    record = calm()
+    record.missed = [(f"layer {i}", operation) for i, operation in enumerate(operations)]
+    (found,) = [one for one in audit.findings(record) if one.kind == "missed"]
+    assert advice in found.advice
+
+
+def test_where_nothing_stands_out_it_is_said_what_was_looked_for(capsys, tmp_path):
+    record = calm()
+    show_record(record, 3)
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"Nothing stands out. Looked for: {LOOKED_FOR}" in text
+    audit.write_report(record, tmp_path / "a.html")
+    assert LOOKED_FOR in (tmp_path / "a.html").read_text()
+    record.layers[0].state.maxima["range"][0] = 194.0
+    show_record(record, 3)
+    assert "Nothing stands out" not in capsys.readouterr().out
+
+
+def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
+    """A quantile is at most what is shown, and more than that less the width of a bin."""
+    torch.manual_seed(1)
+    record = made(layers=1)
+    rows = torch.rand(2, 50) / 2
+    state = HeadState(1)
+    values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima)}
+    kept = np.ones((1, 1, 50), dtype=bool)
+    state.add(values, np.zeros(1, dtype=np.int64), np.arange(50)[None, None], kept, ~kept)
+    for share in (0.05, 0.5, 0.95):
+        exact = sorted(rows[0].tolist())[math.ceil(share * 50) - 1]
+        found = state.quantile("two", share)[0]
+        assert found - 0.0025 <= exact <= found
+    monkeypatch.setenv("COLUMNS", "140")
+    show_record(record, 3)
+    assert "median (upper)" in capsys.readouterr().out
+    audit.write_report(record, tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    for words in ("5 % (upper)", "median (upper)", "95 % (upper)", "at most 0.0025 above"):
+        assert words in page
+
+
+def test_compare_takes_two():
+    with pytest.raises(ValueError, match="two records"):
+        audit.compare(copy.copy(made(layers=1)))

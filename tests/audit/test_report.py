@@ -1,0 +1,376 @@
+"""The report of an audit: its numbers are the record's, and nothing in it can do harm."""
+
+from __future__ import annotations
+
+import html as entities
+import json
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("jinja2")
+
+from taut.audit import Record, findings
+from taut.audit.report.page import html, save_picture, write_report
+from taut.audit.statistics.head_state import HeadState
+
+SCRIPT = "<script>alert(1)</script>"
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+DASH = "–"
+# Chromium itself asks its maker for the time and for updates, whatever page is open.
+ITS_OWN = re.compile(r"(?<!fonts)\.(google|googleapis|gvt1)\.com[:/]")
+
+
+def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
+    """A record of random rows, as complete as a real one."""
+    record = Record({"name": "made up", "parameters": 1234567}, {"file": "text"}, {"batch": 2})
+    draw = np.random.default_rng(seed)
+    shape = (2, heads, rows)
+    for name in names:
+        two, share = draw.random(shape) / 2, draw.random(shape)
+        values = {"two": two, "one": np.minimum(two * 1.1, 0.5), "entropy": 3 * share}
+        values |= {"evenness": share, "top": 1 - share, "first": share**2}
+        values |= {"range": 30 * share, "score": 9 * share}
+        kept = np.ones(shape, dtype=bool)
+        queries = np.broadcast_to(np.arange(rows), shape)
+        state = record.layer(name, 1, HeadState(heads)).state
+        state.add(values, np.arange(2), queries, kept, ~kept)
+        record.tokens |= {f"{name}/{h}": f" token{h}" for h in range(heads)}
+    record.seen, record.complete = [(0, 2)], True
+    return record
+
+
+def hostile() -> Record:
+    record = made_up((SCRIPT, "a\u202eb\x00", "x" * 300, ""))
+    record.model = {"name": f"</title>{SCRIPT}", "class": "\ud800", f'"{SCRIPT}': [f"'{SCRIPT}"]}
+    record.data = {"file": "--><img src=http://example.org/x onerror=alert(1)>"}
+    record.tokens = {f"{SCRIPT}/0": "</script></style>", f"{SCRIPT}/1": "\n", f"{SCRIPT}/2": SCRIPT}
+    record.missed = [(SCRIPT, "<b>fused</b>")]
+    return record
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its tags, tables by caption, and whether tags match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.open: list[str] = []
+        self.text = self._caption = ""
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "caption":
+            self._caption = ""
+        if tag == "tr":
+            self.tables.setdefault(self._caption, []).append([])
+        if tag in ("td", "th"):
+            self.tables[self._caption][-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+        if self.open and self.open[-1] == "caption":
+            self._caption += data
+        elif self.open and self.open[-1] in ("td", "th"):
+            self.tables[self._caption][-1][-1] += data
+
+
+@pytest.fixture
+def record():
+    return made_up()
+
+
+def test_the_heat_maps_and_their_tables_are_the_record(record):
+    page = Page(html(record))
+    for caption, key in (
+        ("Mean constant in l2", "mean"),
+        ("Largest constant in l2", "largest"),
+        ("Mean constant in l1 and l∞", "mean_1"),
+        ("Largest constant in l1 and l∞", "largest_1"),
+        ("Entropy", "entropy"),
+        ("Evenness", "evenness"),
+        ("Largest weight", "top"),
+        ("Weight of the first key", "first"),
+    ):
+        head, *rows = page.tables[f"{caption} (exact)"]
+        assert head == ["layer", "head 0", "head 1", "head 2"]
+        assert [row[0] for row in rows] == ["a.0.attn", "a.1.attn"]
+        expected = [f"{row[key]:.4f}" for row in record.heads]
+        assert [cell for row in rows for cell in row[1:]] == expected
+    assert html(record).count(f"layer 1 head 2: {record.heads[5]['mean']:.4f}</title>") == 1
+
+
+def test_the_tables_of_heads_are_the_record(record):
+    page = Page(html(record))
+    caption = next(c for c in page.tables if c.startswith("All heads"))
+    columns = [c for c in record.columns.values() if c.kind]
+    assert page.tables[caption][0][2:] == [c.heading for c in columns]
+    for line, row in zip(page.tables[caption][1:], record.ranked, strict=True):
+        assert line[0] == f"{row['layer']} head {row['head']}"
+        for cell, column in zip(line[2:], columns, strict=True):
+            shown, true = float(cell.rstrip("%")), row[column.name] * (100 if "%" in cell else 1)
+            assert shown == pytest.approx(true, rel=1e-3, abs=6e-2 if "%" in cell else 1e-4)
+            assert column.kind != "upper" or shown >= true
+    caption = next(c for c in page.tables if c.startswith("The most sensitive row"))
+    worst = sorted(record.heads, key=lambda row: -row["largest"])
+    for line, row in zip(page.tables[caption][1:], worst, strict=True):
+        assert line[1:4] == [f"{row['largest']:.4f}", f"{row['sample']}", f"{row['query']}"]
+        assert line[4] == f"' token{row['head']}'"
+
+
+def test_the_distributions_hold_every_row_once(record):
+    page = Page(html(record))
+    layers = page.tables["Rows by constant: Every layer"][1:]
+    for line, layer in zip(layers, record.layers, strict=True):
+        bins = layer.state.histograms["two"].sum(axis=0)
+        assert [int(cell) for cell in line[1:]] == [bins[i : i + 8].sum() for i in range(0, 200, 8)]
+    heads = page.tables["Rows by constant: The 6 most sensitive heads"][1:]
+    assert [sum(map(int, line[1:])) for line in heads] == [row["rows"] for row in record.ranked]
+    assert page.text.count("limit ½") == 7  # heat maps of constants, distributions, one of curves
+
+
+def test_everything_else_that_is_known_is_said(record):
+    text = Page(html(record)).text
+    for finding in findings(record):
+        assert finding.text in text
+    assert "1,234,567" in text
+    for name, version in record.versions.items():
+        assert name in text
+        assert version in text
+
+
+def test_a_partial_record_and_missed_attention_say_so(record):
+    assert "partial" not in html(record)
+    assert "missed" not in Page(html(record)).text
+    record.complete, record.missed = False, [("a.2.attn", "aten::fused")]
+    page = Page(html(record))
+    assert "This record is partial" in page.text
+    assert "Attention was missed" in page.text
+    assert page.tables["Attention that was not seen"][1:] == [["a.2.attn", "aten::fused"]]
+
+
+def test_records_without_rows_or_layers_make_a_report(record, tmp_path):
+    record.layer("empty", 1, HeadState(2))
+    assert Page(html(record)).tables["Mean constant in l2 (exact)"][-1] == [
+        "empty",
+        DASH,
+        DASH,
+        DASH,
+    ]
+    nothing = Record({}, {}, {})
+    assert "No attention was seen" in Page(html(nothing)).text
+    with pytest.raises(ValueError, match="nothing to draw"):
+        save_picture(nothing, tmp_path / "a.svg")
+    only_empty = Record({}, {}, {})
+    only_empty.layer("empty", 1, HeadState(2))
+    assert "empty" in Page(html(only_empty)).text
+
+
+def test_text_of_models_and_data_is_harmless():
+    text = html(hostile())
+    page = Page(text)
+    allowed = {"rect", "svg", "line", "text", "polyline", "path"} | {
+        "html",
+        "head",
+        "body",
+        "meta",
+        "link",
+        "title",
+    }
+    allowed |= {"style", "header", "nav", "main", "section", "h1", "h2", "h3", "p", "strong", "em"}
+    allowed |= {"div", "dl", "dt", "dd", "ul", "ol", "li", "a", "figure", "figcaption", "details"}
+    allowed |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert {tag for tag, _ in page.tags} <= allowed
+    assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on")]
+    assert SCRIPT in page.text  # shown, not run
+    assert r"'\n'" in page.text
+    assert "\u202e" not in text
+    assert "\x00" not in text
+    text.encode()
+
+
+@pytest.mark.parametrize("make", [made_up, hostile])
+def test_nothing_is_fetched(make):
+    for tag, attributes in Page(html(make())).tags:
+        for name in ("src", "href", "srcset", "xlink:href", "data", "action"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+    style = re.search(r"<style>(.*?)</style>", html(make()), re.DOTALL)
+    assert style is not None
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_a_screen_reader_finds_its_way(record):
+    page = Page(html(record))
+    assert ("html", {"lang": "en"}) in page.tags
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+    assert all(a.get("scope") for tag, a in page.tags if tag == "th")
+    pictures = [a for tag, a in page.tags if tag == "svg"]
+    assert len(pictures) == sum(tag == "figure" for tag, _ in page.tags) == 12
+    assert all(a["role"] == "img" and a["aria-label"] for a in pictures)
+    assert "" not in page.tables  # every table has a caption
+    ids = [a["id"] for _, a in page.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    links = {(a["href"] or "")[1:] for tag, a in page.tags if tag == "a"}
+    assert links <= set(ids)
+
+
+def test_size():
+    layers = [f"encoder.layer.{i}.attention.self" for i in range(12)]
+    assert len(html(made_up(layers, 12)).encode()) < 500_000
+    layers = [f"encoder.layer.{i}.attention.self" for i in range(64)]
+    assert len(html(made_up(layers, 64, rows=2)).encode()) < 8_000_000
+
+
+def test_files_are_written_whole(record, tmp_path):
+    write_report(record, tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text("utf-8") == html(record)
+    with pytest.raises(OSError, match="cannot write"):
+        write_report(record, tmp_path / "no" / "a.html")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_the_picture_is_a_valid_svg(tmp_path):
+    save_picture(hostile(), tmp_path / "a.svg")
+    root = ElementTree.parse(tmp_path / "a.svg").getroot()
+    cells = root.findall("{*}rect/{*}title")
+    assert len(cells) == 12
+    assert f"{SCRIPT} head 0: {hostile().heads[0]['mean']:.4f}" == cells[0].text
+    with pytest.raises(ValueError, match="must end in"):
+        save_picture(hostile(), tmp_path / "a.png")
+
+
+# In a real browser.
+
+
+def browse(page, *options) -> subprocess.CompletedProcess[str]:
+    """Open a file in headless Chromium; what it prints."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium and no google-chrome on this computer")
+    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+    command += ["--disable-background-networking", "--disable-component-update"]
+    command += [f"--user-data-dir={page.parent / 'profile'}", "--enable-logging=stderr"]
+    command += [*options, "--dump-dom", page.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+
+
+def problems(page, server) -> list[str]:
+    """Messages on the console and requests that reach a proxy."""
+    seen: list[str] = []
+
+    def answer(connection):
+        with connection:
+            line = connection.recv(200).decode(errors="replace").split("\r\n")[0]
+        if line:  # Chromium opens connections to a proxy ahead of time and closes them unused
+            seen.append(line)
+
+    def listen():
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=listen, daemon=True).start()
+    proxy = f"--proxy-server=http://127.0.0.1:{server.getsockname()[1]}"
+    log = browse(page, proxy, "--proxy-bypass-list=<-loopback>").stderr
+    asked = [line for line in seen if not ITS_OWN.search(line)]
+    return asked + [line for line in log.splitlines() if "CONSOLE" in line]
+
+
+@pytest.fixture
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def test_a_browser_neither_complains_nor_asks_for_anything(tmp_path, server):
+    write_report(hostile(), tmp_path / "a.html")
+    assert problems(tmp_path / "a.html", server) == []
+
+
+def test_a_browser_that_asks_or_complains_would_be_noticed(tmp_path, server):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<img src=http://example.org/picture><script>console.error('oh')</script>")
+    found = " ".join(problems(bad, server))
+    assert "example.org/picture" in found
+    assert "oh" in found
+
+
+@pytest.mark.parametrize("make", [made_up, hostile])
+def test_a_phone_needs_no_scrolling_sideways(make, tmp_path):
+    """The report in a frame of 375 pixels, all tables open."""
+    text = html(make()).replace("<details>", "<details open>")
+    frame = f'<iframe id="f" width="375" height="800" srcdoc="{entities.escape(text)}"></iframe>'
+    script = """<pre id="p"></pre><script>onload = () => {
+      const root = document.getElementById("f").contentDocument.documentElement;
+      const found = [root.scrollWidth, root.clientWidth];
+      document.getElementById("p").textContent = JSON.stringify(found);
+    }</script>"""
+    (tmp_path / "a.html").write_text(f"<!DOCTYPE html><meta charset=utf-8>{frame}{script}", "utf-8")
+    found = re.search(r'<pre id="p">(\[.*?\])</pre>', browse(tmp_path / "a.html").stdout)
+    assert found is not None
+    needed, given = json.loads(found[1])
+    assert 300 < needed <= given
+
+
+def test_the_curves_are_those_of_the_record():
+    torch = pytest.importorskip("torch")
+    from taut import audit
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    found = audit.run(layer, [3 * torch.randn(4, 6, 8)], norms=[1, 1.5, 2, float("inf")], logits=2)
+    page = Page(html(found))
+    state, grid = found.layers[0].state, found.layers[0].grid
+    table = {line[0]: line[1:] for line in page.tables["Constants against the exponent p"]}
+    largest = [state.maxima[name].max() for name in ("one", "l1.5", "two", "one")]
+    cells = table["largest of all rows"]
+    exact = [f"{value:.4f} (exact)" for value in (largest[0], *largest[2:])]
+    assert [cells[0], *cells[2:]] == exact
+    shown, kind = cells[1].split()
+    assert kind == "(upper)"
+    assert largest[1] <= float(shown) <= largest[1] + 1e-4
+    for j, p in enumerate(("1", "1.5", "2", "∞")):
+        table = {x[0]: x[1:] for x in page.tables[f"Constants in l{p} against the step size"]}
+        for what in ("random", "worst"):
+            shown = np.array([float(cell) for cell in table[f"{what} directions (lower)"]])
+            measured = getattr(grid, what)[:, j]
+            assert (shown <= measured).all()
+            assert (shown >= measured - 1e-4).all()
+    logits = dict(page.tables["Softmax of the logits, λ = 2"][1:])
+    assert logits["rows"] == "24"
+    assert logits["largest (exact)"] == f"{found.predictions['largest']:.4f}"
+
+
+def test_a_notebook_shows_the_record():
+    shown = hostile()._repr_html_()
+    assert "<script" not in shown
+    assert shown.count("<img") == 1
+    assert shown.count("<tr>") == 11
+    assert Record({}, {}, {})._repr_html_().startswith("<p>")
