@@ -22,7 +22,7 @@ def exact(layer, x, **options) -> float:
     return dot_product(layer, x, exact=True, **options).lower
 
 
-@pytest.mark.theorem("attn-ball")
+@pytest.mark.theorem("attn-ball", "holds")
 def test_a_context_has_the_tokens_of_its_shape():
     rng = np.random.default_rng(0)
     here, other = Ball(1e-3, shape=(16, 2)), Ball(1e-3, shape=(2, 2))
@@ -36,7 +36,7 @@ def test_a_context_has_the_tokens_of_its_shape():
         assert "n = 2" in str(bound.domain)
 
 
-@pytest.mark.theorem("attn-ball")
+@pytest.mark.theorem("attn-ball", "holds")
 def test_the_radius_of_a_context_counts():
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
@@ -50,7 +50,7 @@ def test_the_radius_of_a_context_counts():
             assert bound.upper >= exact(layer, x, context=moved)
 
 
-@pytest.mark.theorem("attn-ball")
+@pytest.mark.theorem("attn-ball", "holds")
 @pytest.mark.parametrize("factor", [0.5, 1.0, 4.0])
 def test_rotations_that_stretch(factor):
     rng = np.random.default_rng(0)

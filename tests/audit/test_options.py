@@ -215,7 +215,7 @@ def test_a_full_disk_leaves_what_was_there(own):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("mine:model", "--data", "x.npy", "--p", "a"), "--p must be numbers"),
+        (("mine:model", "--data", "x.npy", "--p", "a"), "--p must be comma-separated numbers"),
         (("mine:model", "--data", "x.npy", "--p", "0.5"), "p"),
         (("mine:model", "--data", "x.npy", "--epsilons", "-1"), "epsilon"),
         (("mine:model", "--data", "x.npy", "--device", "nowhere"), "device"),

@@ -93,7 +93,7 @@ def test_attention_near_tokens_is_bounded(seed):
     layer = Layer(*rng.standard_normal((3, 4, 4)), heads=2)
     x, radius = rng.standard_normal((5, 4)), 0.3
     bound = dot_product(layer, taut.At(x, radius), causal=True)
-    assert str(bound.domain) == "within 0.3 of these inputs"
+    assert str(bound.domain) == "within 0.3 of these inputs, n = 5, this mask"
     for _ in range(20):
         step = rng.standard_normal(x.shape)
         step *= radius / np.linalg.norm(step, axis=1).max()

@@ -78,7 +78,7 @@ def dot_product(
     >>> dot_product(layer, [[1.0, 0.0], [-1.0, 0.0]])
     Bound(at most 1.61..., l2, at these tokens; attn-local; rounding estimated)
     >>> dot_product(layer, At([[1.0, 0.0], [-1.0, 0.0]], radius=0.1))
-    Bound(at most 2.9..., l2, within 0.1 of these inputs; attn-ball)
+    Bound(at most 2.9..., l2, within 0.1 of these inputs, n = 2; attn-ball)
     >>> dot_product(layer, [[1.0, 0.0], [-1.0, 0.0]], exact=True)
     Bound(exact 1.60154, l2, at these tokens; attn-local; rounding estimated)
     """
