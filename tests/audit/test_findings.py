@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
 from taut.audit.findings import LOOKED_FOR  # noqa: E402
 from taut.audit.statistics.head_state import HeadState  # noqa: E402
+from taut.models import RowMeasurements  # noqa: E402
 from taut.cli.comparison_table import show_comparison  # noqa: E402
 from taut.cli.record_table import show_record  # noqa: E402
 
@@ -170,7 +171,8 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
     state = HeadState(1)
     values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima)}
     kept = np.ones((1, 1, 50), dtype=bool)
-    state.add(values, np.zeros(1, dtype=np.int64), np.arange(50)[None, None], kept, ~kept)
+    measured = RowMeasurements(values, kept, ~kept, ~kept)
+    state.add(measured, np.zeros(1, dtype=np.int64), np.arange(50)[None, None])
     for share in (0.05, 0.5, 0.95):
         exact = sorted(rows[0].tolist())[math.ceil(share * 50) - 1]
         found = state.quantile("two", share)[0]

@@ -22,6 +22,7 @@ pytest.importorskip("jinja2")
 from taut.audit import Record, findings
 from taut.audit.report.page import html, save_picture, write_report
 from taut.audit.statistics.head_state import HeadState
+from taut.models import RowMeasurements
 
 SCRIPT = "<script>alert(1)</script>"
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -43,7 +44,7 @@ def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
         kept = np.ones(shape, dtype=bool)
         queries = np.broadcast_to(np.arange(rows), shape)
         state = record.layer(name, 1, HeadState(heads)).state
-        state.add(values, np.arange(2), queries, kept, ~kept)
+        state.add(RowMeasurements(values, kept, ~kept, ~kept), np.arange(2), queries)
         record.tokens |= {f"{name}/{h}": f" token{h}" for h in range(heads)}
     record.seen, record.complete = [(0, 2)], True
     return record

@@ -17,6 +17,7 @@ from taut.audit.statistics import STATISTICS  # noqa: E402
 from taut.audit.statistics.column import Column  # noqa: E402
 from taut.audit.statistics.head_state import HeadState  # noqa: E402
 from taut.audit.statistics.statistic import RowNumber, Statistic  # noqa: E402
+from taut.models import RowMeasurements  # noqa: E402
 
 
 @pytest.fixture
@@ -127,7 +128,8 @@ def test_rows_that_are_not_numbers_are_broken_and_hide_no_others(name):
     broken = np.zeros(shape, dtype=bool)
     queries = np.broadcast_to(np.arange(3), shape)
     before = kept.copy(), broken.copy()
-    state.add(values, np.array([7]), queries, kept, broken)
+    measured = RowMeasurements(values, kept, broken, np.zeros(shape, dtype=bool))
+    state.add(measured, np.array([7]), queries)
     assert state.counts["rows"].tolist() == [2, 2]
     assert state.counts["broken"].tolist() == [1, 0]
     assert state.counts["hidden"].tolist() == [0, 1]

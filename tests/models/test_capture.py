@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from taut import audit  # noqa: E402
+from taut import audit, models  # noqa: E402
 from tests.helpers.architectures import attentions, names, tiny  # noqa: E402
 
 nn = torch.nn
@@ -18,7 +18,7 @@ def captured(model, inputs):
     seen = []
 
     def visit(found):
-        seen.append(found._replace(scores=found.scores.clone(), weights=found.weights.clone()))
+        seen.append(found._replace(reader=models.WrittenScores(found.scores.clone())))
 
     with torch.no_grad(), audit.capture(model, visit) as watch:
         model(**inputs) if isinstance(inputs, dict) else model(inputs)
@@ -58,13 +58,12 @@ def _same(mine, theirs):
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5", "vit", "deberta"])
-def test_outputs_while_watched_are_those_of_the_plain_implementation(name):
+def test_outputs_while_watched_are_those_of_the_model(name):
     model, inputs = tiny(name)
-    with torch.no_grad(), audit.capture(model, lambda seen: None):
-        watched = model(**inputs)
-    model.set_attn_implementation("eager")
     with torch.no_grad():
         plain = model(**inputs)
+    with torch.no_grad(), audit.capture(model, lambda seen: None):
+        watched = model(**inputs)
     assert type(watched) is type(plain)
     assert torch.equal(watched[0], plain[0])
 
@@ -166,13 +165,30 @@ def test_the_model_is_left_as_it_was(fails):
         assert torch.equal(model(**inputs).last_hidden_state, before)
 
 
-def test_a_fused_kernel_is_reported():
+def test_a_fused_kernel_is_read():
     class Fused(nn.Module):
         def forward(self, x):
             return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)[0]
 
     seen, model = [], Fused()
+    x = torch.randn(1, 2, 4, 8)
     with torch.no_grad(), audit.capture(model, seen.append) as watch:
-        model(torch.randn(1, 2, 4, 8))
+        model(x)
+    assert not watch.missed
+    (found,) = seen
+    assert found.fused
+    assert torch.allclose(found.scores, x @ x.mT / 8**0.5, atol=1e-6)
+
+
+def test_a_kernel_that_is_not_known_is_reported():
+    class Unknown(nn.Module):
+        def forward(self, x):
+            return torch.ops.aten._native_multi_head_attention(
+                x, x, x, 8, 2, torch.eye(24, 8), torch.zeros(24), torch.eye(8), torch.zeros(8)
+            )[0]
+
+    seen, model = [], Unknown()
+    with torch.no_grad(), audit.capture(model, seen.append) as watch:
+        model(torch.randn(1, 4, 8))
     assert not seen
-    assert "flash" in watch.missed[0].operation
+    assert "attention" in watch.missed[0].operation

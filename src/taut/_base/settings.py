@@ -13,6 +13,10 @@ from typing import Any
 
 from taut._base.checks import exponent, real_number, whole_number
 
+# All queries of a sample are measured up to so many, which an ordinary machine does in about the
+# time of the forward pass; of longer ones so many are drawn.
+ALL_QUERIES, DRAWN_QUERIES = 4096, 512
+
 
 @dataclass(frozen=True)
 class AuditSettings:
@@ -38,6 +42,9 @@ class AuditSettings:
         each layer from each of them.
     batch_size, max_length, limit
         Samples in a batch, tokens of a sample at most, and samples at most.
+    queries
+        Queries of each sample and head that are measured: a number of them, ``"all"``, or
+        ``"auto"``, which measures all of up to 4,096 and draws 512 of more.
     column, tokenizer
         Column of a table that holds the samples, and the model whose tokenizer is used if it is
         another one.
@@ -55,6 +62,7 @@ class AuditSettings:
     batch_size: int = 8
     max_length: int = 256
     limit: int = 256
+    queries: int | str = "auto"
     column: str | None = None
     tokenizer: str | None = None
     dtype: str = "auto"
@@ -72,6 +80,16 @@ class AuditSettings:
         for name, least in (("seed", 0), ("sampled", 0), ("rows", 1), ("batch_size", 1),
                             ("max_length", 1), ("limit", 1)):  # fmt: skip
             put(self, name, whole_number(getattr(self, name), name=name, least=least))
+        if self.queries not in ("all", "auto"):
+            if isinstance(self.queries, str):
+                raise ValueError(f"queries must be a number, 'all' or 'auto', got {self.queries!r}")
+            put(self, "queries", whole_number(self.queries, name="queries", least=1))
+
+    def queries_of(self, count: int) -> int:
+        """How many of so many queries are measured."""
+        if self.queries == "auto":
+            return count if count <= ALL_QUERIES else DRAWN_QUERIES
+        return count if isinstance(self.queries, str) else min(count, self.queries)
 
     def to_dict(self) -> dict[str, Any]:
         """Settings that change a number, as JSON can hold them."""

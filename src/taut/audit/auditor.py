@@ -12,6 +12,7 @@ from torch import nn
 
 from taut._base.checks import whole_number
 from taut._base.settings import AuditSettings
+from taut.audit.drawn_queries import drawn_queries
 from taut.audit.interrupt import uninterrupted
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record import Record
@@ -24,6 +25,7 @@ from taut.models import (
     Captured,
     ModelInputs,
     SoftmaxCapture,
+    WrittenScores,
     attention_rows,
     batch_size,
     call_model,
@@ -126,7 +128,8 @@ class Auditor:
         except ValueError as error:
             self._batch.missed.append((seen.path, str(error)))
             return
-        layer = self._batch.layer(seen.path, call, self._fresh(rows.scores.shape[1]))
+        layer = self._batch.layer(seen.path, call, self._fresh(rows.shape[1]))
+        layer.fused = seen.fused
         self._spoken[layer.name] = rows.source
         self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
@@ -137,15 +140,15 @@ class Auditor:
 
     def _take(self, layer: LayerRecord, place: int, rows: AttentionRows) -> None:
         """Measure and keep rows; ``place`` is the number of the layer in the model."""
-        found = measure_rows(rows, layer.state.norms)
         known = rows.samples >= 0  # numbers of samples, where rows belong to one
         samples = np.where(known, self._samples[np.maximum(rows.samples, 0)], -1)
-        values = found.values | {
-            number.key: number.measure(rows).cpu().numpy()
-            for number in layer.state.numbers.values()
-            if number.measure is not None
-        }
-        layer.state.add(values, samples, rows.queries, found.kept, found.broken)
+        numbers = layer.state.numbers.values()
+        found = measure_rows(
+            rows, layer.state.norms,
+            chosen=drawn_queries(rows, samples, self.settings),
+            more={each.key: each.measure for each in numbers if each.measure is not None},
+        )  # fmt: skip
+        layer.state.add(found, samples, rows.queries)
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
@@ -181,7 +184,7 @@ class Auditor:
             part = None if real is None else real[index].reshape(1, 1, -1)
             places = np.arange(scores.shape[2])[None, None]
             known = np.array([index if len(logits) == len(self._samples) else -1])
-            rows = AttentionRows(scores, scores.softmax(dim=-1), known, places, part)
+            rows = AttentionRows(WrittenScores(scores), places.shape, known, places, part)
             self._take(layer, LOGITS, rows)
 
     def _name(self, tokens: TokenText, start: int) -> None:

@@ -29,6 +29,9 @@ class LayerRecord:
     since
         The first sample of the first batch that reached it, and its place in that batch. Layers
         are ordered by it, in whatever order batches come.
+    fused
+        Whether a fused kernel ran it, so that its scores were computed beside it in blocks; else
+        the model wrote its scores out.
     """
 
     path: str
@@ -36,6 +39,7 @@ class LayerRecord:
     state: HeadState
     grid: Grid | None = None
     since: tuple[int, int] = (0, 0)
+    fused: bool = False
 
     @property
     def name(self) -> str:
@@ -45,7 +49,7 @@ class LayerRecord:
     def empty(self) -> LayerRecord:
         """A record of the same layer in which nothing was seen yet."""
         state = HeadState(self.state.heads, self.state.norms, self.state.threshold)
-        return LayerRecord(self.path, self.call, state, since=self.since)
+        return LayerRecord(self.path, self.call, state, since=self.since, fused=self.fused)
 
     def fits(self, other: LayerRecord) -> None:
         """Raise an error if another record cannot be merged."""
@@ -67,6 +71,7 @@ class LayerRecord:
             "path": self.path,
             "call": self.call,
             "since": list(self.since),
+            "fused": self.fused,
             **state_to_dict(self.state),
             "grid": None if self.grid is None else self.grid.to_dict(),
         }
@@ -77,4 +82,5 @@ class LayerRecord:
         path, call = part(data, "path", str, "a layer"), count(data, "call", "a layer", least=1)
         grid = None if data.get("grid") is None else Grid.from_dict(data["grid"])
         since = pair(data, "since", "a layer")
-        return cls(path, call, state_from_dict(data), grid, since)
+        fused = part(data, "fused", bool, "a layer")
+        return cls(path, call, state_from_dict(data), grid, since, fused)

@@ -39,7 +39,6 @@ from taut.models.capture import capture, real_rows
 from taut.models.capture_training import AttentionListener
 from taut.models.captured import Captured, Missed
 from taut.models.continuous_inputs import ContinuousInputs, read_continuous_inputs
-from taut.models.eager_attention import eager_attention
 from taut.models.embedded import embedded_data, embedded_models
 from taut.models.layout import AttentionRows, attention_rows
 from taut.models.load import load
@@ -57,6 +56,7 @@ from taut.models.projection_norms import projection_norms
 from taut.models.row_measurements import LIMIT, RowMeasurements, constant_key, measure_rows
 from taut.models.run_unchanged import copied_tensors, has_lazy_parameters, unchanged
 from taut.models.samples import Samples, read_samples
+from taut.models.score_blocks import FusedScores, ScoreBlock, WrittenScores
 from taut.models.softmax_capture import SoftmaxCapture
 from taut.models.weight import Weight, joined_weights
 
@@ -75,6 +75,7 @@ __all__ = [
     "Captured",
     "ContinuousInputs",
     "FeedForwardMaps",
+    "FusedScores",
     "LayerDescription",
     "LinearMap",
     "Missed",
@@ -84,9 +85,11 @@ __all__ = [
     "Products",
     "RowMeasurements",
     "Samples",
+    "ScoreBlock",
     "Scores",
     "SoftmaxCapture",
     "Weight",
+    "WrittenScores",
     "additive_mask",
     "architecture",
     "at_path",
@@ -105,7 +108,6 @@ __all__ = [
     "described_layer",
     "distinct_blocks",
     "draw_seed",
-    "eager_attention",
     "embedded_data",
     "embedded_models",
     "find_attention",

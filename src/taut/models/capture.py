@@ -2,8 +2,9 @@
 
 A dispatch mode sees all operations that PyTorch runs. A softmax is attention if values are averaged
 by its output; this tells it from the routers of mixtures of experts and from classifiers.
-Fused attention hides its scores, so models are switched to plain attention meanwhile; fused
-attention that runs nevertheless is reported as missed, as is whatever else cannot be seen.
+Fused attention hides its scores, but shows queries, keys, bias and scale, from which they can be
+computed block by block while the model goes on with its fast kernel. What cannot be seen is
+reported as missed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from taut.models._tracking.model_inputs import told_apart
-from taut.models.eager_attention import eager_attention
+from taut.models.readable_attention import readable_attention
 from taut.models.softmax_capture import SoftmaxCapture, Visit
 
 
@@ -39,11 +39,10 @@ def capture(model: nn.Module, visit: Visit) -> Iterator[SoftmaxCapture]:
             enter, leave = _steps(capturing, name)
             stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
             stack.callback(module.register_forward_hook(leave, always_call=True).remove)
-        stack.enter_context(eager_attention(plain))
+        stack.enter_context(readable_attention(plain))
         fast = torch.backends.mha.get_fastpath_enabled()
         stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
         torch.backends.mha.set_fastpath_enabled(False)
-        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.callback(capturing.forget)
         stack.enter_context(capturing)

@@ -12,23 +12,57 @@ from taut.models._tracking.model_inputs import STRANGERS, ModelInputs
 from taut.models._tracking.origin import NOT_A_TOKEN, TOKENS, Origin
 from taut.models.captured import Captured
 from taut.models.masks import HIDDEN
+from taut.models.score_blocks import FusedScores, WrittenScores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class AttentionRows(NamedTuple):
-    """Scores and weights as (samples, heads, queries, keys), and where the rows come from.
+    """The rows of an attention by sample, head and query; their scores are read in blocks.
 
     If a model cuts its input into blocks, the queries of all blocks of a sample follow each other.
     """
 
-    scores: torch.Tensor
-    weights: torch.Tensor
+    reader: WrittenScores | FusedScores
+    shape: tuple[int, int, int]  # samples, heads, queries
     samples: Array  # the index of each sample in its batch; -1 if it is not known
     queries: Array  # the position of each query in its sequence, (samples, heads, queries)
-    real: torch.Tensor | None = None  # False for queries that are padding, like ``scores``
+    real: torch.Tensor | None = None  # False for queries that are padding, like ``queries``
     source: str = ""  # the argument of the model that the queries are tokens of, if any
     heads: torch.Tensor | None = None  # the head of every row in the model's own layout
+    order: Array | None = None  # rows of the model's layout as they are arranged; None for the same
+
+    def arranged(self, numbers: Array) -> Array:
+        """One number for each row of the model's layout, as (samples, heads, queries)."""
+        flat = numbers.reshape(-1)
+        return (flat if self.order is None else flat[self.order]).reshape(self.shape)
+
+    def in_model(self, numbers: Array) -> Array:
+        """The inverse of :meth:`arranged`, in the shape of the reader's rows."""
+        flat = numbers.reshape(-1)
+        if self.order is not None:
+            back = np.empty_like(flat)
+            back[self.order] = flat
+            flat = back
+        return flat.reshape(self.reader.shape)
+
+    def row(self, sample: int, head: int, query: int) -> torch.Tensor:
+        """Scores of one row."""
+        place = int(np.ravel_multi_index((sample, head, query), self.shape))
+        return self.reader.row(place if self.order is None else int(self.order[place]))
+
+    @property
+    def scores(self) -> torch.Tensor:
+        """All scores, (samples, heads, queries, keys): for small models."""
+        flat = self.reader.whole.reshape(-1, self.reader.keys)
+        if self.order is not None:
+            flat = flat[torch.from_numpy(self.order).to(flat.device)]
+        return flat.reshape(*self.shape, -1)
+
+    @property
+    def weights(self) -> torch.Tensor:
+        """Softmax of all scores."""
+        return self.scores.softmax(dim=-1)
 
 
 def attention_rows(seen: Captured, inputs: ModelInputs, heads: int | None) -> AttentionRows:
@@ -42,8 +76,8 @@ def attention_rows(seen: Captured, inputs: ModelInputs, heads: int | None) -> At
 
 def _by_origin(seen: Captured, inputs: ModelInputs, heads: int | None) -> AttentionRows | None:
     """Arrange rows by their origins, if these are known."""
-    if not seen.scores.numel():
-        raise ValueError(f"scores of shape {tuple(seen.scores.shape)} hold nothing")
+    if not seen.reader.keys or not all(seen.reader.shape):
+        raise ValueError(f"scores of shape {_shape(seen)} hold nothing")
     if seen.origin is None:
         return None
     origin = _visible(seen, seen.origin)
@@ -52,34 +86,35 @@ def _by_origin(seen: Captured, inputs: ModelInputs, heads: int | None) -> Attent
         token = one_along(origin.other, -1)  # keys were the left factor
     head = _heads(sample, least(origin.feature, -1), origin.other is not None, heads)
     head = _several(sample, head, token, heads)
-    rows = sample.numel()
     group = (ranks(sample) * (int(head.max()) + 1) + head).flatten()
     counts = torch.bincount(group)
     if bool((sample < 0).any()) or len(set(counts.tolist())) > 1:
         return None
-    count, width = len(counts) // (int(head.max()) + 1), seen.scores.shape[-1]
+    shape = (len(counts) // (int(head.max()) + 1), int(head.max()) + 1, int(counts[0]))
     order = torch.argsort(group, stable=True)
-    still = bool((order == torch.arange(rows, device=order.device)).all())
-    shape = (count, int(head.max()) + 1, -1)
+    still = bool((order == torch.arange(len(order), device=order.device)).all())
 
     def put(tensor: torch.Tensor) -> torch.Tensor:
-        flat = tensor.reshape(rows, -1)
-        flat = flat if still else flat.index_select(0, order.to(flat.device))
-        return flat.reshape(*shape, width) if tensor.ndim > sample.ndim else flat.reshape(shape)
+        return (tensor if still else tensor.flatten()[order]).reshape(shape)
 
     lined, tokens = put(sample), put(token)
     names = lined[:, 0, 0].cpu().numpy()
     source = inputs.name(int(tokens.min()))
-    if tokens.numel() and source != inputs.name(int(tokens.max())):
+    if source != inputs.name(int(tokens.max())):
         source = ""
     return AttentionRows(
-        put(seen.scores), put(seen.weights), np.where(names < STRANGERS, names, -1),
-        _places(tokens), inputs.real(lined, tokens), source, head,
+        seen.reader, shape, np.where(names < STRANGERS, names, -1), _places(tokens),
+        inputs.real(lined, tokens), source, head, None if still else order.cpu().numpy(),
     )  # fmt: skip
 
 
 def _visible(seen: Captured, origin: Origin) -> Origin:
-    """The origin without masked entries, which may come from anywhere."""
+    """The origin without masked entries, which may come from anywhere.
+
+    In fused attention queries and keys are apart, so that nothing else is among them.
+    """
+    if seen.fused:
+        return origin
     if not varies(origin.token, -1) and not bool((one_along(origin.sample, -1) < 0).any()):
         return origin
     hidden = (seen.scores < HIDDEN) | (origin.sample < 0)
@@ -138,8 +173,13 @@ def _places(tokens: torch.Tensor) -> Array:
 
 def _by_shape(seen: Captured, samples: int, heads: int | None) -> AttentionRows:
     """Without origins: accept the one layout that cannot be mistaken."""
-    shape = tuple(seen.scores.shape)
+    shape = _shape(seen)
     if heads is None or len(shape) != 4 or shape[:2] != (samples, heads) or shape[2] == heads:
         raise ValueError(f"scores of shape {shape} have no known layout")
     places = np.broadcast_to(np.arange(shape[2]), shape[:3])
-    return AttentionRows(seen.scores, seen.weights, np.arange(samples), places)
+    return AttentionRows(seen.reader, shape[:3], np.arange(samples), places)
+
+
+def _shape(seen: Captured) -> tuple[int, ...]:
+    """The shape of the scores in the model's layout."""
+    return (*seen.reader.shape, seen.reader.keys) if seen.fused else tuple(seen.scores.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +15,10 @@ from taut._softmax import interpolate, local_lipschitz
 from taut.models.layout import AttentionRows
 from taut.models.masks import HIDDEN
 from taut.models.row_statistics import reduced
+from taut.models.score_blocks import ScoreBlock
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Measure = Callable[[ScoreBlock], torch.Tensor]
 LIMIT = 0.5  # no constant of softmax exceeds it
 
 
@@ -31,47 +33,65 @@ class RowMeasurements(NamedTuple):
     values: dict[str, Array]
     kept: Array  # rows that count
     broken: Array  # rows with NaN or +inf
+    skipped: Array  # rows that were not chosen
 
 
-@torch.no_grad()
-def measure_rows(rows: AttentionRows, norms: Sequence[float] = ()) -> RowMeasurements:
+def measure_rows(
+    rows: AttentionRows,
+    norms: Sequence[float] = (),
+    *,
+    chosen: Array | None = None,
+    more: Mapping[str, Measure] | None = None,
+) -> RowMeasurements:
     """Measure constants, entropy, largest weight and range of scores of every row.
 
     Padding tokens do not count. For ``norms`` other than 1, 2 and ∞ there is an upper
     bound of every row (theorem local-p-bracket); the constant in l2 is below it, as no norm of a
-    symmetric matrix is smaller.
+    symmetric matrix is smaller. ``chosen``, (samples, heads, queries), leaves rows out; ``more``
+    are further numbers, found from a block of scores.
     """
-    scores = rows.scores.float() if rows.scores.dtype != torch.float64 else rows.scores
-    weights = rows.weights
-    if weights.dtype != scores.dtype:  # rounded weights need not sum to 1
-        weights = scores.softmax(dim=-1)
-    top, lowest, seen, mean, best = reduced(scores, weights)
-    broken = torch.isnan(top) | torch.isnan(lowest) | (top == math.inf)
-    kept = (top > HIDDEN) & ~broken
-    if rows.real is not None:
-        kept &= rows.real.to(kept.device)
-        broken &= rows.real.to(kept.device)
-    # With Z the sum of exponentials, log Z = top − log(best weight), and H = log Z − Σ wx.
-    entropy = torch.where(kept, (top - best.log() - mean).clamp(min=0.0), 0.0)
-    even = entropy / seen.clamp(min=2).log()
+    picked = None if chosen is None else rows.in_model(chosen)
+    found: dict[str, Array] = {}
+    for block in rows.reader.blocks(picked):
+        for name, value in measure_block(block, norms, more or {}).items():
+            numbers = value.cpu().numpy()
+            if name not in found:
+                found[name] = np.zeros(rows.reader.shape, dtype=numbers.dtype)
+            block.put(found[name], numbers)
+    values = {name: rows.arranged(value) for name, value in found.items()}
+    nothing = np.zeros(rows.shape, dtype=bool)
+    kept, broken = (values.pop(name, nothing) for name in ("kept", "broken"))
+    counts = nothing if rows.real is None else ~rows.real.cpu().numpy()
+    skipped = nothing if chosen is None else ~chosen & ~counts
+    return RowMeasurements(values, kept & ~counts & ~skipped, broken & ~counts & ~skipped, skipped)
+
+
+@torch.no_grad()
+def measure_block(
+    block: ScoreBlock, norms: Sequence[float], more: Mapping[str, Measure]
+) -> dict[str, torch.Tensor]:
+    """The numbers of the rows of a block, and which of them count or are broken."""
+    scores = block.scores
+    sums = reduced(scores)
+    broken = torch.isnan(sums.top) | (sums.top == math.inf)
+    kept = (sums.top > HIDDEN) & ~broken
+    entropy = torch.where(kept, sums.entropy, 0.0)
     one, two = local_lipschitz(_clean(scores, kept), p=(1, 2))
     values = {
         "one": one.value,
         "two": two.value,
         "entropy": entropy,
-        "evenness": even.clamp(0.0, 1.0),
-        "top": best.clamp(0.0, 1.0),
-        "first": weights[..., 0],
-        "range": torch.where(kept, top - lowest, 0.0),
-        "score": torch.where(kept, top, 0.0),
+        "evenness": (entropy / sums.seen.clamp(min=2).log()).clamp(0.0, 1.0),
+        "top": 1 / (1 + sums.rest),
+        "first": sums.first,
+        "range": torch.where(kept, sums.top - sums.lowest, 0.0),
+        "score": torch.where(kept, sums.top, 0.0),
+        "kept": kept,
+        "broken": broken,
     }
     for p in norms:
         values[constant_key(p)] = _upper(one, two, p)
-    return RowMeasurements(
-        {name: value.cpu().numpy() for name, value in values.items()},
-        kept.cpu().numpy(),
-        broken.cpu().numpy(),
-    )
+    return values | {name: measure(block) for name, measure in more.items()}
 
 
 def _upper(one: Bound, two: Bound, p: float) -> torch.Tensor:

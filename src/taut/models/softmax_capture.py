@@ -20,9 +20,11 @@ from taut.models._tracking.origin_tracker import OriginTracker
 from taut.models._tracking.product_tracker import ProductTracker
 from taut.models._tracking.weight_tracker import WeightTracker
 from taut.models.captured import Captured, Missed
+from taut.models.fused_attention import FUSED, averaged_values, read_fused, score_origin
+from taut.models.score_blocks import WrittenScores
 
 _SOFTMAX = ("_softmax", "_safe_softmax", "softmax")
-_FUSED = re.compile(r"attention|attn|transformer_encoder|softmax")
+_HIDING = re.compile(r"attention|attn|transformer_encoder|softmax")
 _NAMESPACES = ("aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "torchvision")
 
 Visit = Callable[[Captured], None]
@@ -41,6 +43,7 @@ class SoftmaxCapture(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._products = ProductTracker(model)
         self.origins = OriginTracker(self._products.fixed)
         self.inputs = ModelInputs(self.origins)
+        self._visit = visit
         self._weights = WeightTracker(visit, self.origins.of)
         self._exponentials = HandwrittenSoftmaxes()
 
@@ -66,15 +69,17 @@ class SoftmaxCapture(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = function(*args, **kwargs)
         self._products.note(function, args, kwargs, result)
         self.origins.note(function, args, kwargs, result)
-        self._note(function, args, given, result)
+        self._note(function, args, kwargs, given, result)
         return result
 
-    def _note(self, function: Any, args: Any, given: Any, result: Any) -> None:
+    def _note(self, function: Any, args: Any, kwargs: Any, given: Any, result: Any) -> None:
         name = op_name(function)
         first = result[0] if isinstance(result, (tuple, list)) and result else result
         if name in _SOFTMAX and given.layout is torch.strided and not given.is_nested:
             begun = BegunSoftmax(given, args[1] % max(given.ndim, 1), self.origins.of(given))
             self._begin(begun, first)
+        elif name in FUSED:
+            self._fused(name, args, kwargs, first)
         elif _hidden(function) and name != "_log_softmax":
             self._miss(str(function))
         elif _strange(function, args):
@@ -97,10 +102,23 @@ class SoftmaxCapture(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self._miss("exponentials over their sum in a form that is not known")
             return
         product = self._products.of(scores) if dim == scores.ndim - 1 else None
-        rows, shares = (t.detach().movedim(dim, -1) for t in (scores, weights))
+        rows = WrittenScores(scores.detach().movedim(dim, -1))
         origin = origin and origin.moved(lambda part: part.movedim(dim, -1))
         self.origins.mark_weights(weights)
-        self._weights.begin(Captured(self.path[-1], rows, shares, dim, product, origin), weights)
+        self._weights.begin(Captured(self.path[-1], rows, product, origin), weights)
+
+    def _fused(self, name: str, args: Any, kwargs: Any, output: torch.Tensor) -> None:
+        """Attention by one kernel: its queries and keys are read, and it is visited at once."""
+        call = read_fused(name, args, kwargs)
+        if call is None:
+            self._miss(f"{name} in a form that is not known")
+            return
+        scores, value = call
+        query, key = (self.origins.of(t) for t in (args[0], args[1]))
+        origin = score_origin(query, key, (*scores.shape, scores.keys))
+        self.origins.set(output, averaged_values(origin, self.origins.of(value), output.shape))
+        product = self._products.of_fused(args[0], scores)
+        self._visit(Captured(self.path[-1], scores, product, origin))
 
     def _miss(self, operation: str) -> None:
         self.missed.append(Missed(self.path[-1], operation))
@@ -125,7 +143,7 @@ class SoftmaxCapture(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @cache
 def _hidden(function: Any) -> bool:
-    return bool(_FUSED.search(str(function))) and "backward" not in str(function)
+    return bool(_HIDING.search(str(function))) and "backward" not in str(function)
 
 
 @cache

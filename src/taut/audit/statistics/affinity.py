@@ -42,7 +42,7 @@ class Affinity(Statistic):
 
 def affinity(rows: AttentionRows, product: Product | None) -> Array:
     """The bound for every head; infinite where the keys are not known."""
-    count, keys_seen = rows.scores.shape[1], rows.scores.shape[3]
+    count, keys_seen = rows.shape[1], rows.reader.keys
     unknown = np.full(count, math.inf)
     if product is None or not product.known or rows.heads is None:
         return unknown

@@ -42,7 +42,7 @@ def pick(
         source = np.random.default_rng((seed, layer, int(sample)))
         heads, queries = np.nonzero(kept[index])
         for place in source.integers(len(heads), size=count):
-            row = rows.scores[index, heads[place], queries[place]].detach().double().cpu().numpy()
+            row = rows.row(index, int(heads[place]), int(queries[place])).double().cpu().numpy()
             row = row[row > HIDDEN]
             if len(row) > 1:
                 found.append(row)

@@ -13,11 +13,11 @@ import numpy as np
 from taut._base.settings import AuditSettings
 from taut.audit.statistics import STATISTICS
 from taut.audit.statistics.statistic import Array, RowNumber
-from taut.models import constant_key
+from taut.models import RowMeasurements, constant_key
 
 BINS = 200
-# Rows that were measured, see nothing, hold NaN, or are at or above the threshold.
-COUNTS = ("rows", "hidden", "broken", "above")
+# Rows that were measured, were not drawn, see nothing, hold NaN, or reach the threshold.
+COUNTS = ("rows", "skipped", "hidden", "broken", "above")
 
 
 def row_numbers(norms: Sequence[float]) -> dict[str, RowNumber]:
@@ -57,19 +57,20 @@ class HeadState:
         # The largest affinity bound; infinite where the keys were not known.
         self.affinity = np.zeros(heads)
 
-    def add(
-        self, values: dict[str, Array], samples: Array, queries: Array, kept: Array, broken: Array
-    ) -> None:
-        """Add rows: ``values`` are (samples, heads, queries), ``kept`` says which count.
+    def add(self, measured: RowMeasurements, samples: Array, queries: Array) -> None:
+        """Add rows; ``samples``, and ``queries`` (samples, heads, queries), say where they are.
 
-        ``samples``, and ``queries`` as (samples, heads, queries), say where rows are. Rows of which
-        some number is NaN are broken too: they would hide the maxima of all others.
+        Rows of which some number is NaN are broken too: they would hide the maxima of all others.
         """
+        values, kept, broken, skipped = measured
+        self.counts["skipped"] += skipped.sum(axis=(0, 2))
+        if not values:
+            return
         unknown = kept & np.any([np.isnan(values[name]) for name in self.numbers], axis=0)
         kept, broken = kept & ~unknown, broken | unknown
         self.counts["rows"] += kept.sum(axis=(0, 2))
         self.counts["broken"] += broken.sum(axis=(0, 2))
-        self.counts["hidden"] += (~kept & ~broken).sum(axis=(0, 2))
+        self.counts["hidden"] += (~kept & ~broken & ~skipped).sum(axis=(0, 2))
         if not kept.any():
             return
         self.counts["above"] += (kept & (values["two"] >= self.threshold)).sum(axis=(0, 2))

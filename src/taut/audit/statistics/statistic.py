@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from taut.audit.statistics.column import Column, Kind
-from taut.models import AttentionRows
+from taut.models import ScoreBlock
 
 if TYPE_CHECKING:
     from taut.audit.statistics.head_state import HeadState
@@ -36,7 +36,7 @@ class RowNumber(NamedTuple):
     end
         Keep a histogram from 0 to here; None for none.
     measure
-        How it is found, as (samples, heads, queries); None if
+        How it is found from a block of scores, (..., keys): one number for each row. None if
         :func:`taut.models.measure_rows` finds it together with others.
     """
 
@@ -45,7 +45,7 @@ class RowNumber(NamedTuple):
     mean: bool = False
     largest: bool = False
     end: float | None = None
-    measure: Callable[[AttentionRows], torch.Tensor] | None = None
+    measure: Callable[[ScoreBlock], torch.Tensor] | None = None
 
 
 class Statistic(ABC):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
 from typing import Any
 
 from torch import nn
@@ -15,7 +13,6 @@ from taut.models import (
     attention_rows,
     capture,
     copied_tensors,
-    eager_attention,
     measure_rows,
     number_of_heads,
     projection_norms,
@@ -45,12 +42,9 @@ def measure_pass(
         sigma = projection_norms(modules, seen.path) if weights and calls[seen.path] == 1 else {}
         found.append(over_rows(name, measured, sigma))
 
-    with unchanged(model), ExitStack() as stack:
-        for part in _switchable(model):
-            stack.enter_context(eager_attention(part))
-        with capture(model, visit) as capturing:
-            captures.append(capturing)
-            model(*copied_tensors(args), **copied_tensors(kwargs))
+    with unchanged(model), capture(model, visit) as capturing:
+        captures.append(capturing)
+        model(*copied_tensors(args), **copied_tensors(kwargs))
     missed += [f"{m.path or type(model).__name__} ({m.operation})" for m in capturing.missed]
     return found, missed
 
@@ -61,16 +55,3 @@ def _name(path: str, call: int, model: nn.Module) -> str:
     name = ".".join(parts) or type(model).__name__
     return name if call == 1 else f"{name} ({call})"
 
-
-def _switchable(model: nn.Module) -> Iterable[nn.Module]:
-    """Models of Hugging Face inside others, whose attention has several implementations."""
-    if hasattr(model, "set_attn_implementation"):
-        return ()  # the capture does it
-    below: list[str] = []
-    found = []
-    for name, module in model.named_modules():
-        inside = any(name.startswith(f"{path}.") for path in below)
-        if not inside and hasattr(module, "set_attn_implementation"):
-            below.append(name)
-            found.append(module)
-    return found

@@ -19,6 +19,7 @@ from taut.models._tracking.key_product import Product, version
 from taut.models._tracking.operations import changes, op_name, tensors_in, views
 from taut.models._tracking.storages import storage_key
 from taut.models.masks import HIDDEN
+from taut.models.score_blocks import FusedScores
 
 _PRODUCTS = ("bmm", "baddbmm")
 _COPIES = ("clone", "_to_copy", "contiguous", "_unsafe_view", "detach", "alias", "lift_fresh")
@@ -50,6 +51,15 @@ class ProductTracker:
         trail = self._get(scores)
         product = trail.product if trail and scores.is_contiguous() else None
         return product if product and product.known else None
+
+    def of_fused(self, query: torch.Tensor, scores: FusedScores) -> Product | None:
+        """The product inside fused attention, if its bias does not depend on the query."""
+        if scores.bias is not None and not self.fixed(scores.bias):
+            return None
+        before = self._get(query)
+        factor = before.scale if before and before.scale is not None else 1.0
+        keys = scores.key.flatten(0, 1).transpose(1, 2)
+        return Product(keys, version(keys), abs(factor * scores.factor), False)
 
     def note(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Note one operation of PyTorch."""

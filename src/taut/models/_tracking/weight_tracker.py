@@ -18,6 +18,7 @@ from taut.models._tracking.operations import op_name, tensors_in, views
 from taut.models._tracking.origin import Origin
 from taut.models._tracking.storages import storage
 from taut.models.captured import Captured, Missed
+from taut.models.score_blocks import WrittenScores
 
 # What may happen to weights between the softmax and the product with the values.
 _CROPS = {
@@ -165,10 +166,8 @@ class WeightTracker:
         written = {storage(tensor) for tensor in tensors_in(args)}
         for pending in waiting:
             seen = pending.seen
-            if storage(seen.scores) in written or storage(seen.weights) in written:
-                pending.seen = seen._replace(
-                    scores=seen.scores.clone(), weights=seen.weights.clone()
-                )
+            if storage(seen.scores) in written:
+                pending.seen = seen._replace(reader=WrittenScores(seen.scores.clone()))
 
     def forget(self) -> list[Missed]:
         """End a pass; return softmaxes over keys whose weights were not followed to their use."""

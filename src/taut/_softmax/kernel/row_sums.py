@@ -1,0 +1,79 @@
+"""Sums of every row of logits, in two compiled passes: an entropy, weights, and the extremes.
+
+The largest logit is taken out of the sums. Where its weight is close to 1 no digits are lost then,
+as the rest is added up and never found by a difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from taut._base.compiled_operations import largest, plus, select, times, wide_vectors
+from taut._softmax.kernel.arithmetic import exponential, limits
+
+BLOCK = 128  # entries that are summed in their own precision
+
+
+@njit(forceinline=True)
+def _extremes(x: Any, hidden: Any) -> Any:
+    """Largest and lowest visible logit, number of visible ones, and of NaN."""
+    wide_vectors()
+    kind = x.dtype.type
+    nothing, zero, one = kind(-np.inf), kind(0), kind(1)
+    top, low, seen, bad = nothing, nothing, zero, zero
+    for j in range(len(x)):
+        value = x[j]
+        shown = value > hidden
+        top = largest(top, value)
+        low = largest(low, select(shown, -value, nothing))
+        seen = plus(seen, select(shown, one, zero))
+        bad = plus(bad, select(value != value, one, zero))
+    return top, -low, seen, bad
+
+
+@njit(forceinline=True)
+def _sums(x: Any, top: Any, floor: Any) -> Any:
+    """Σ exp(d) without the largest, Σ exp(d)·d, and how many are largest, over some entries."""
+    wide_vectors()
+    kind = x.dtype.type
+    _, shifter, _, ln2_low = limits(top)
+    zero, one = kind(0), kind(1)
+    rest, moment, ties = zero, zero, zero
+    for j in range(len(x)):
+        value = x[j]
+        value = select(value < floor, floor, value)
+        is_top = value == top
+        size = exponential(value, top, one, kind(ln2_low), kind(shifter), floor)
+        rest = plus(rest, select(is_top, zero, size))
+        moment = plus(moment, times(size, value - top))
+        ties = plus(ties, select(is_top, one, zero))
+    return rest, moment, ties
+
+
+def fill_sums(x: Any, hidden: float, out: Any) -> None:
+    """Fill the six lines of ``out`` as ``taut._softmax.row_sums`` describes them (compiled)."""
+    kind = x.dtype.type
+    entries = x.shape[1]
+    depth = kind(80.0) if x.itemsize == 4 else kind(700.0)  # where exponentials are still normal
+    for i in range(x.shape[0]):
+        top, low, seen, bad = _extremes(x[i], kind(hidden))
+        if bad > 0 or not np.isfinite(top):
+            out[0, i] = np.nan if bad > 0 else top
+            out[1, i], out[2, i] = low, seen
+            out[3, i] = out[4, i] = out[5, i] = 0.0
+            continue
+        floor = top - depth
+        rest = moment = ties = 0.0
+        for first in range(0, entries, BLOCK):
+            a, b, c = _sums(x[i, first : first + BLOCK], top, floor)
+            rest += a
+            moment += b
+            ties += c
+        rest += ties - 1.0
+        one = np.exp(np.float64(max(x[i, 0], floor)) - np.float64(top))
+        out[0, i], out[1, i], out[2, i], out[3, i] = top, low, seen, rest
+        out[4, i] = moment / (1.0 + rest)
+        out[5, i] = one / (1.0 + rest) if x[i, 0] > hidden else 0.0
