@@ -118,6 +118,7 @@ class Record:
         for theirs in other.layers:
             mine = self.layer(theirs.path, theirs.call, theirs.empty().state)
             mine.since = min(mine.since, theirs.since) if mine.name in known else theirs.since
+            mine.fused = theirs.fused and (mine.fused or mine.name not in known)
             self._join(mine, theirs, other.tokens)
         self.layers.sort(key=lambda layer: layer.since)
         if other.logits is not None:

@@ -35,6 +35,8 @@ def readable_attention(model: Any) -> Iterator[None]:
 
 def _switch(module: Any) -> None:
     """Set ``sdpa`` if the model has it with all terms of its scores, else ``eager``."""
+    if not getattr(module, "_can_set_attn_implementation", lambda: True)():
+        return  # it was fixed when the model was made
     fused = getattr(module, "_supports_sdpa", False) and not _soft_capped(module.config)
     module.set_attn_implementation("sdpa" if fused else "eager")
 

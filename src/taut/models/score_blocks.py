@@ -168,8 +168,9 @@ class FusedScores(NamedTuple):
             found = found.masked_fill_(~bias, -torch.inf) if bias.dtype == torch.bool else found + bias
         if self.causal:
             own = torch.arange(self.shape[2], device=q.device)[queries]
-            later = torch.arange(seen, device=q.device) > own[:, None]
-            found.masked_fill_(later, -torch.inf)
+            first = min(int(own[0]) + 1, seen)  # all rows see the keys before it
+            later = torch.arange(first, seen, device=q.device) > own[:, None]
+            found[..., first:].masked_fill_(later, -torch.inf)
         return found
 
 

@@ -121,6 +121,15 @@ def exponential(x: Any, top: Any, scale: Any, ln2_low: Any, shifter: Any, floor:
 
 
 @njit(forceinline=True)
+def quick_exponential(d: Any, shifter: Any) -> Any:
+    """exp(d) for d ≤ 0 with a normal result, to about |d| + 2 units in the last place."""
+    log2e, ln2, one = _logs(d)
+    k = fma(d, log2e, shifter)
+    r = fma(-(k - shifter), ln2, d)
+    return times_power(one + fma(r * r, _polynomial(r), r), k)
+
+
+@njit(forceinline=True)
 def two_sum(a: Any, b: Any) -> Any:
     """A + b and what rounding took from it (Knuth)."""
     s = a + b

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from taut._base.compiled_operations import largest, plus, select, times, wide_vectors
-from taut._softmax.kernel.arithmetic import exponential, limits
+from taut._softmax.kernel.arithmetic import limits, quick_exponential
 
 BLOCK = 128  # entries that are summed in their own precision
 
@@ -23,12 +23,13 @@ def _extremes(x: Any, hidden: Any) -> Any:
     wide_vectors()
     kind = x.dtype.type
     nothing, zero, one = kind(-np.inf), kind(0), kind(1)
+    far = kind(3e38)  # with infinity LLVM rewrites the selection and does not vectorise it
     top, low, seen, bad = nothing, nothing, zero, zero
     for j in range(len(x)):
         value = x[j]
         shown = value > hidden
         top = largest(top, value)
-        low = largest(low, select(shown, -value, nothing))
+        low = largest(low, zero - select(shown, value, far))
         seen = plus(seen, select(shown, one, zero))
         bad = plus(bad, select(value != value, one, zero))
     return top, -low, seen, bad
@@ -39,16 +40,17 @@ def _sums(x: Any, top: Any, floor: Any) -> Any:
     """Σ exp(d) without the largest, Σ exp(d)·d, and how many are largest, over some entries."""
     wide_vectors()
     kind = x.dtype.type
-    _, shifter, _, ln2_low = limits(top)
+    _, shifter, _, _ = limits(top)
     zero, one = kind(0), kind(1)
     rest, moment, ties = zero, zero, zero
     for j in range(len(x)):
         value = x[j]
         value = select(value < floor, floor, value)
         is_top = value == top
-        size = exponential(value, top, one, kind(ln2_low), kind(shifter), floor)
+        depth = value - top
+        size = quick_exponential(depth, kind(shifter))
         rest = plus(rest, select(is_top, zero, size))
-        moment = plus(moment, times(size, value - top))
+        moment = plus(moment, times(size, depth))
         ties = plus(ties, select(is_top, one, zero))
     return rest, moment, ties
 
