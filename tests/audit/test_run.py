@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 from taut import audit  # noqa: E402
+from taut.audit.record_json import VERSION  # noqa: E402
 from tests.helpers.architectures import names, tiny  # noqa: E402
 from tests.helpers.command_line import taut  # noqa: E402
 
@@ -145,7 +146,7 @@ def test_a_record_survives_the_disk(tmp_path):
     again = audit.Record.load(tmp_path / "a.json")
     assert again.to_dict() == record.to_dict()
     assert again.heads == record.heads
-    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 5
+    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == VERSION
     assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
     assert record.model["name"] == "tiny"
     assert len(record.model["weights"]) == 32

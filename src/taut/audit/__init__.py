@@ -13,6 +13,7 @@ with _needing("taut.audit needs PyTorch", "torch"):
 from taut._base.settings import AuditSettings as Settings
 from taut.audit.auditor import Auditor
 from taut.audit.compare import ComparedHead, compare, record_differences
+from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
 from taut.audit.layer_record import LayerRecord
@@ -38,6 +39,7 @@ __all__ = [
     "Settings",
     "capture",
     "compare",
+    "coverage_sentences",
     "data_sentences",
     "findings",
     "layer_pattern",

@@ -77,14 +77,19 @@ class Record:
 
     @property
     def columns(self) -> dict[str, Column]:
-        """What the numbers of :attr:`heads` are: exact, upper or lower, in which norm, and why."""
-        return {column.name: column for column in head_columns(self.norms)}
+        """What the numbers of :attr:`heads` are: exact, a bound or of a sample, and in which norm."""
+        return {column.name: column for column in head_columns(self.norms, drawn=self.drawn)}
 
     @property
     def norms(self) -> tuple[float, ...]:
         """Exponents besides 1, 2 and ∞ that have upper bounds."""
         layers = [*self.layers, *([] if self.logits is None else [self.logits])]
         return layers[0].state.norms if layers else ()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether some rows were left out, so that counts and means are those of a sample."""
+        return any(layer.state.counts["skipped"].any() for layer in self.layers)
 
     @property
     def predictions(self) -> dict[str, Any] | None:

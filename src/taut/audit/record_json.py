@@ -12,7 +12,7 @@ from taut.audit.record_checks import facts, part, spans, words
 if TYPE_CHECKING:
     from taut.audit.record import Record
 
-VERSION = 5
+VERSION = 6
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
 def _labels(record: Record) -> dict[str, Any]:
     """What all numbers are: those of the table of heads, and those that layers keep."""
     columns = {name: each.to_dict() for name, each in record.columns.items()}
-    return {"columns": columns, "kinds": kept_kinds(record.norms)}
+    return {"columns": columns, "kinds": kept_kinds(record.norms, drawn=record.drawn)}
 
 
 def record_fields(data: dict[str, Any]) -> dict[str, Any]:

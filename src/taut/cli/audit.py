@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from taut._base.settings import AuditSettings
+from taut._base.settings import ALL_QUERIES, DRAWN_QUERIES, AuditSettings
 from taut._base.terminal_text import say
 from taut.cli.config_file import read_config
 from taut.cli.errors import explained, typer
@@ -18,6 +18,7 @@ from taut.cli.options import (
     TrustRemoteCode,
     comma_separated,
     numbers,
+    queries_of,
 )
 
 app = typer.Typer()
@@ -57,6 +58,14 @@ def audit(
     batch_size: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = USUAL.batch_size,
     max_length: MaxLength = USUAL.max_length,
     limit: Annotated[int, typer.Option(min=1, help="Largest number of samples.")] = USUAL.limit,
+    queries: Annotated[
+        str,
+        typer.Option(
+            metavar="NUMBER|all|auto",
+            help="Queries of each sample and head to measure. 'auto' measures all of up to "
+            f"{ALL_QUERIES:,} and draws {DRAWN_QUERIES} of more.",
+        ),
+    ] = str(USUAL.queries),
     p: Annotated[
         str,
         typer.Option(
@@ -107,8 +116,8 @@ def audit(
     with explained("audit", "hf", "report", "torch"):
         settings = AuditSettings(
             numbers(p, "p"), numbers(epsilons, "epsilons"), threshold, scale if logits else None,
-            seed, batch_size=batch_size, max_length=max_length, limit=limit, column=column,
-            tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
+            seed, batch_size=batch_size, max_length=max_length, limit=limit, queries=queries_of(queries),
+            column=column, tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
             trust_remote_code=trust_remote_code,
         )  # fmt: skip
         if model is not None and not data:

@@ -46,6 +46,11 @@ def whole_numbers(text: str | None, option: str) -> tuple[int, ...] | None:
         ) from None
 
 
+def queries_of(text: str) -> int | str:
+    """How many queries are measured: a number, or a word that the settings know."""
+    return int(text) if text.isdecimal() else text
+
+
 def command_line() -> str:
     """The command as it was typed, without the folder of the program itself."""
     return shlex.join(["taut", *sys.argv[1:]])

@@ -10,6 +10,7 @@ from taut._base.terminal_text import cells, say, shortened
 from taut.audit import (
     LOOKED_FOR,
     Record,
+    coverage_sentences,
     data_sentences,
     findings,
     layer_pattern,
@@ -25,7 +26,7 @@ def show_record(record: Record, lines: int) -> None:
     console = Console()
     state = "" if record.complete else " (partial)"
     say(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
-    for line in data_sentences(record.data):
+    for line in (*data_sentences(record.data), *coverage_sentences(record)):
         say(line)
     say("Softmax is 1/2-Lipschitz in every l_p norm: no row has a larger constant.")
     full = [layer.name for layer in record.layers]
@@ -53,11 +54,14 @@ SHORT = {"mean": ("mean", ".3f"), "largest": ("largest", ".3f"), "above": ("≥ 
          "affinity_upper": ("affinity", ".3g")}  # fmt: skip
 
 
+_KINDS = "exact, unless a column says otherwise"
+
+
 def _layers(record: Record, names: dict[str, str]) -> Any:
     from rich.table import Table
 
     columns = record.columns
-    table = Table("layer", title="Constants in l2 by layer: exact, unless a column says upper")
+    table = Table("layer", title=f"Constants in l2 by layer: {_KINDS}")
     threshold = record.layers[0].state.threshold if record.layers else 0.0
     for name, (words, _) in SHORT.items():
         kind = columns[name].kind
@@ -87,12 +91,15 @@ def _norms(record: Record) -> str:
     if not states:
         return ""
     exact = {what: max(state.maxima[what].max() for state in states) for what in ("one", "two")}
-    first = f"l1 and linf {exact['one']:.4f}, l2 {exact['two']:.4f} (exact)"
+    kind = "lower" if record.drawn else "exact"
+    one, two = (number_text(exact[what], kind=kind) for what in ("one", "two"))
+    first = f"l1 and linf {one}, l2 {two} ({kind})"
     parts = []
     for p in states[0].norms:
         most = max(state.maxima[constant_key(p)].max() for state in states)
         parts.append(f"l{p:g} at most {number_text(most, kind='upper')} (upper)")
-    return f"Largest of all rows: {', '.join([first, *parts])}."
+    rows = "the rows drawn" if record.drawn else "all rows"
+    return f"Largest of {rows}: {', '.join([first, *parts])}."
 
 
 def _predictions(record: Record) -> str:
@@ -138,7 +145,7 @@ def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
     shown = ("mean", "median_upper", "largest")
     kinds = [columns[name] for name in shown]
     headings = [c.words if c.kind == "exact" else c.heading for c in kinds]
-    title = "The most sensitive heads: constants in l2, exact unless a column says upper"
+    title = f"The most sensitive heads: constants in l2, {_KINDS}"
     table = Table("layer", "head", *headings, "where", title=title)
     for row in [row for row in record.ranked if row["rows"]][:lines]:
         where = f"sample {row['sample']}, query {row['query']} {shortened(row['token'], 40)}"

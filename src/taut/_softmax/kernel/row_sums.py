@@ -45,10 +45,10 @@ def _sums(x: Any, top: Any, floor: Any) -> Any:
     rest, moment, ties = zero, zero, zero
     for j in range(len(x)):
         value = x[j]
-        value = select(value < floor, floor, value)
+        counts = value > floor  # masked logits and those that are far below weigh nothing
         is_top = value == top
-        depth = value - top
-        size = quick_exponential(depth, kind(shifter))
+        depth = select(counts, value, floor) - top
+        size = select(counts, quick_exponential(depth, kind(shifter)), zero)
         rest = plus(rest, select(is_top, zero, size))
         moment = plus(moment, times(size, depth))
         ties = plus(ties, select(is_top, one, zero))

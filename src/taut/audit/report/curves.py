@@ -54,19 +54,20 @@ def _against_norms(record: Record, norms: Sequence[float], grids: Sequence[Grid]
     states = [layer.state for layer in record.layers if layer.state.counts["rows"].any()]
     total = sum(int(state.counts["rows"].sum()) for state in states)
     keys = [constant_key(p) for p in norms]
-    kinds = [states[0].numbers[key].kind for key in keys]
+    kinds: list[str] = [states[0].numbers[key].kind for key in keys]
     largest = [max(s.maxima[key].max() for s in states) for key in keys]
     mean = [sum(s.sums[key].sum() for s in states) / total for key in keys]
+    rows = "the rows drawn" if record.drawn else "all rows"
     found = [
-        RatedCurve("largest of all rows", largest, kinds),
-        RatedCurve("mean of all rows", mean, kinds),
+        RatedCurve(f"largest of {rows}", largest, kinds),
+        RatedCurve(f"mean of {rows}", mean, kinds),
     ]
     if grids and set(norms) <= set(grids[0].norms):
         for what in ("worst", "random"):
             name = f"{what} directions, sampled rows, step {grids[0].epsilons[0]:g} (lower)"
             most = [max(getattr(g, what)[0, g.norms.index(p)] for g in grids) for p in norms]
             found.append(RatedCurve(name, most, [GRID_KINDS[what]] * len(norms)))
-    exact = "All rows: exact for 1, 2 and ∞"
+    exact = f"{rows.capitalize()}: exact for 1, 2 and ∞"
     others = [exponent_name(p) for p, kind in zip(norms, kinds, strict=True) if kind == "upper"]
     meaning = f"{exact}; upper bounds for {', '.join(others)}." if others else f"{exact}."
     places = [exponent_name(p) for p in norms]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from taut._base.files import write_whole
 from taut._base.optional import needing
 from taut._base.terminal_text import printable
+from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, findings
 from taut.audit.report.curves import curves
@@ -59,7 +60,7 @@ def fragment(record: Record) -> str:
         picture = f'<img alt="Mean constants in l2" src="data:image/svg+xml;base64,{drawn}">'
     ranked = ranked_table(record)
     rows = [[row[0], *row[2:4]] for row in ranked.rows[:10]]
-    words = ("head", "mean (exact)", "largest (exact)")
+    words = ["head", *ranked.columns[2:4]]
     head = "".join(f"<th>{escape(word)}</th>" for word in words)
     lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
     title = escape(printable(str(record).splitlines()[0]))
@@ -82,7 +83,7 @@ def html(record: Record) -> str:
         record=record,
         name=record.model.get("name") or "model",
         style=style(),
-        data=data_sentences(record.data),
+        data=[*data_sentences(record.data), *coverage_sentences(record)],
         summary=_summary(record),
         findings=findings(record),
         looked_for=LOOKED_FOR,
@@ -116,6 +117,8 @@ def _summary(record: Record) -> dict[str, str]:
     }
     if heads:
         mean = sum(row["mean"] * row["rows"] for row in heads) / rows
-        found["mean constant in l2 (exact)"] = f"{mean:.4f}"
-        found["largest constant in l2 (exact)"] = f"{max(row['largest'] for row in heads):.4f}"
+        columns = record.columns
+        for name, value in (("mean", mean), ("largest", max(row["largest"] for row in heads))):
+            column = columns[name]
+            found[f"{name} constant in l2 ({column.kind})"] = column.text(value)
     return found

@@ -32,7 +32,7 @@ class ReportTable(NamedTuple):
 
 
 ELSEWHERE = ("layer", "head", "sample", "query", "token")  # of a head, and of its worst row
-COUNTED = ("rows", "hidden", "broken")  # known also of heads without rows
+COUNTED = ("rows", "skipped", "hidden", "broken")  # known also of heads without rows
 
 
 def head_name(row: Mapping[str, Any]) -> str:
@@ -115,9 +115,9 @@ def worst_table(record: Record) -> ReportTable:
         for row in sorted(heads, key=lambda row: -row["largest"])[:WORST]
     ]
     columns = ["head", "constant in l2 (exact)", "sample", "query", "token"]
-    return ReportTable(
-        "The most sensitive row of each head, the largest constants first", columns, rows
-    )
+    among = " among those drawn" if record.drawn else ""
+    caption = f"The most sensitive row of each head{among}, the largest constants first"
+    return ReportTable(caption, columns, rows)
 
 
 def facts_table(caption: str, facts: Mapping[str, Any]) -> ReportTable:

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from taut._base.number_text import number_text
 
-Kind = Literal["exact", "upper", "lower", ""]
+Kind = Literal["exact", "upper", "lower", "sample", ""]
 
 
 class Column(NamedTuple):
@@ -19,7 +19,8 @@ class Column(NamedTuple):
         wherever they go.
     kind
         ``"exact"``: computed for every row that was seen, up to rounding. ``"upper"``: a bound
-        that is never exceeded. ``"lower"``: measured. Empty for places and names.
+        that is never exceeded. ``"lower"``: measured. ``"sample"``: of rows that were drawn, so
+        that it says how all rows are only about. Empty for places and names.
     words
         Heading, without the kind.
     meaning
@@ -28,6 +29,8 @@ class Column(NamedTuple):
         Norm of a constant, and the theorem that gives it.
     form
         How its numbers are written.
+    drawn
+        What it is where not all rows were measured but a sample of them.
     """
 
     name: str
@@ -37,11 +40,16 @@ class Column(NamedTuple):
     norm: str = ""
     theorem: str = ""
     form: str = ".4f"
+    drawn: Kind = "sample"
 
     @property
     def heading(self) -> str:
         """The words with the kind, for tables."""
         return f"{self.words} ({self.kind})" if self.kind and self.form != "d" else self.words
+
+    def of_sample(self) -> Column:
+        """The column where not all rows were measured."""
+        return self._replace(kind=self.drawn) if self.kind and self.form != "d" else self
 
     def text(self, value: float, form: str = "") -> str:
         """A number of this column, rounded up if it is an upper bound."""

@@ -26,7 +26,8 @@ class ConstantL1(Statistic):
             meaning = f"{name} constant in l1 and linf of the rows seen"
             yield (
                 Column(
-                    f"{name}_1", "exact", f"{name} in l1, l∞", meaning, "l1, linf", "local-1-inf"
+                    f"{name}_1", "exact", f"{name} in l1, l∞", meaning, "l1, linf", "local-1-inf",
+                    drawn="lower" if name == "largest" else "sample",
                 ),
                 values,
-            )
+            )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,15 +26,18 @@ class ConstantL2(Statistic):
 
     def columns(self, state: HeadState) -> Iterable[tuple[Column, Array]]:
         """Quantiles are upper ends of bins; all else is exact for the rows that were seen."""
-        known = {"norm": "l2", "theorem": "local-2"}
+        known: Any = {"norm": "l2", "theorem": "local-2"}
         yield (
             Column("mean", "exact", "mean", "mean l2 constant of the rows seen", **known),
             state.mean("two"),
         )
         yield (
-            Column("largest", "exact", "largest", "largest l2 constant of the rows seen", **known),
+            Column(
+                "largest", "exact", "largest", "largest l2 constant of the rows seen", **known,
+                drawn="lower",
+            ),
             state.maxima["two"],
-        )
+        )  # fmt: skip
         for name, words, share in (("q05", "5 %", 0.05), ("median", "median", 0.5),
                                    ("q95", "95 %", 0.95)):  # fmt: skip
             meaning = f"quantile {share:g} of the l2 constants, as the upper end of its bin"

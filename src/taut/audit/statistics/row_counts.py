@@ -23,6 +23,7 @@ class RowCounts(Statistic):
         """Rows of each sort."""
         for name, words, meaning in (
             ("rows", "rows", "rows that were measured"),
+            ("skipped", "rows not drawn", "rows that were left out because only some were drawn"),
             (
                 "hidden",
                 "rows that see nothing",

@@ -23,5 +23,5 @@ class ScoreRange(Statistic):
     def columns(self, state: HeadState) -> Iterable[tuple[Column, Array]]:
         """The largest of the rows that were seen."""
         meaning = "largest difference of two scores in a row that was seen"
-        column = Column("range", "exact", "range of scores", meaning, form=".5g")
+        column = Column("range", "exact", "range of scores", meaning, form=".5g", drawn="lower")
         yield column, state.maxima["range"]
