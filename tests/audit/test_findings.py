@@ -13,9 +13,9 @@ torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
 from taut.audit.findings import LOOKED_FOR  # noqa: E402
 from taut.audit.statistics.head_state import HeadState  # noqa: E402
-from taut.models import RowMeasurements  # noqa: E402
 from taut.cli.comparison_table import show_comparison  # noqa: E402
 from taut.cli.record_table import show_record  # noqa: E402
+from taut.models import RowMeasurements  # noqa: E402
 
 
 def made(layers=5, heads=2, **changes):

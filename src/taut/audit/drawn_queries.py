@@ -22,7 +22,7 @@ def drawn_queries(rows: AttentionRows, samples: Array, settings: AuditSettings) 
 
     ``samples`` are the numbers of the samples. Rows that belong to no sample are all measured.
     """
-    count, heads, queries = rows.shape
+    _, heads, queries = rows.shape
     most = settings.queries_of(queries)
     if most >= queries:
         return None

@@ -77,7 +77,7 @@ class Record:
 
     @property
     def columns(self) -> dict[str, Column]:
-        """What the numbers of :attr:`heads` are: exact, a bound or of a sample, and in which norm."""
+        """What the numbers of :attr:`heads` are: exact, a bound or of a sample; in which norm."""
         return {column.name: column for column in head_columns(self.norms, drawn=self.drawn)}
 
     @property

@@ -116,8 +116,8 @@ def audit(
     with explained("audit", "hf", "report", "torch"):
         settings = AuditSettings(
             numbers(p, "p"), numbers(epsilons, "epsilons"), threshold, scale if logits else None,
-            seed, batch_size=batch_size, max_length=max_length, limit=limit, queries=queries_of(queries),
-            column=column, tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
+            seed, batch_size=batch_size, max_length=max_length, limit=limit,
+            queries=queries_of(queries), column=column, tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
             trust_remote_code=trust_remote_code,
         )  # fmt: skip
         if model is not None and not data:

@@ -165,7 +165,8 @@ class FusedScores(NamedTuple):
         found = found.reshape(size, count, places, seen)
         if self.bias is not None:
             bias = self.bias.expand(*self.shape, self.keys)[batch, heads][:, :, queries, :seen]
-            found = found.masked_fill_(~bias, -torch.inf) if bias.dtype == torch.bool else found + bias
+            seeing = bias.dtype == torch.bool
+            found = found.masked_fill_(~bias, -torch.inf) if seeing else found.add_(bias)
         if self.causal:
             own = torch.arange(self.shape[2], device=q.device)[queries]
             first = min(int(own[0]) + 1, seen)  # all rows see the keys before it

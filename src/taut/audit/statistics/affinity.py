@@ -35,7 +35,13 @@ class Affinity(Statistic):
         """The upper bound; infinite where the keys were not known."""
         meaning = "bound on the change of the weights in l2 when the query moves by 1, for any mask"
         column = Column(
-            "affinity_upper", "upper", "affinity bound", meaning, "l2", "affinity-diameter", ".4g",
+            "affinity_upper",
+            "upper",
+            "affinity bound",
+            meaning,
+            "l2",
+            "affinity-diameter",
+            ".4g",
             drawn="upper",  # it is found from all keys
         )
         yield column, state.affinity

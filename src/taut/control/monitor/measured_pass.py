@@ -54,4 +54,3 @@ def _name(path: str, call: int, model: nn.Module) -> str:
     parts = [part for part in path.split(".") if part != "_orig_mod"]
     name = ".".join(parts) or type(model).__name__
     return name if call == 1 else f"{name} ({call})"
-
