@@ -146,6 +146,7 @@ class Auditor:
         found = measure_rows(
             rows, layer.state.norms,
             chosen=drawn_queries(rows, samples, self.settings),
+            quick=self.settings.quick,
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
         layer.state.add(found, samples, rows.queries)

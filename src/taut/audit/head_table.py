@@ -18,14 +18,15 @@ PLACE = (
 TOKEN = Column("token", "", "token", "token of the row with the largest l2 constant, if known")
 
 
-def head_columns(norms: Sequence[float], *, drawn: bool) -> list[Column]:
+def head_columns(norms: Sequence[float], *, drawn: bool, quick: bool) -> list[Column]:
     """The columns of the table, in their order.
 
-    ``norms`` are the exponents besides 1, 2 and ∞; ``drawn`` says whether rows were drawn.
+    ``norms`` are the exponents besides 1, 2 and ∞; ``drawn`` says whether rows were drawn, and
+    ``quick`` whether constants were only bounded.
     """
     state = HeadState(1, norms)
     found = [column for each in STATISTICS for column, _ in each.columns(state)]
-    return [*PLACE, *(each.of_sample() if drawn else each for each in found), TOKEN]
+    return [*PLACE, *(each.labelled(drawn=drawn, quick=quick) for each in found), TOKEN]
 
 
 def head_rows(layer: LayerRecord, tokens: dict[str, str]) -> list[dict[str, Any]]:
@@ -46,7 +47,11 @@ def head_rows(layer: LayerRecord, tokens: dict[str, str]) -> list[dict[str, Any]
     ]
 
 
-def kept_kinds(norms: Sequence[float], *, drawn: bool) -> dict[str, Any]:
+def kept_kinds(norms: Sequence[float], *, drawn: bool, quick: bool) -> dict[str, Any]:
     """What the numbers are that a record keeps of a layer: sums, maxima and histograms by key."""
-    rows = {k: "sample" if drawn else number.kind for k, number in row_numbers(norms).items()}
+    bounded = ("one", "two") if quick else ()
+    rows = {
+        key: "sample" if drawn else "upper" if key in bounded else number.kind
+        for key, number in row_numbers(norms).items()
+    }
     return {"rows": rows, "affinity": "upper", "grid": GRID_KINDS}

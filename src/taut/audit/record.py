@@ -78,7 +78,8 @@ class Record:
     @property
     def columns(self) -> dict[str, Column]:
         """What the numbers of :attr:`heads` are: exact, a bound or of a sample; in which norm."""
-        return {column.name: column for column in head_columns(self.norms, drawn=self.drawn)}
+        found = head_columns(self.norms, drawn=self.drawn, quick=self.quick)
+        return {column.name: column for column in found}
 
     @property
     def norms(self) -> tuple[float, ...]:
@@ -90,6 +91,11 @@ class Record:
     def drawn(self) -> bool:
         """Whether some rows were left out, so that counts and means are those of a sample."""
         return any(layer.state.counts["skipped"].any() for layer in self.layers)
+
+    @property
+    def quick(self) -> bool:
+        """Whether constants were bounded from the largest weight of each row alone."""
+        return bool(self.settings.get("quick"))
 
     @property
     def predictions(self) -> dict[str, Any] | None:

@@ -38,7 +38,10 @@ def record_to_dict(record: Record) -> dict[str, Any]:
 def _labels(record: Record) -> dict[str, Any]:
     """What all numbers are: those of the table of heads, and those that layers keep."""
     columns = {name: each.to_dict() for name, each in record.columns.items()}
-    return {"columns": columns, "kinds": kept_kinds(record.norms, drawn=record.drawn)}
+    return {
+        "columns": columns,
+        "kinds": kept_kinds(record.norms, drawn=record.drawn, quick=record.quick),
+    }
 
 
 def record_fields(data: dict[str, Any]) -> dict[str, Any]:

@@ -66,6 +66,13 @@ def audit(
             f"{ALL_QUERIES:,} and draws {DRAWN_QUERIES} of more.",
         ),
     ] = str(USUAL.queries),
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="A first look: bounds of the constants from the largest weight of each row alone.",
+        ),
+    ] = USUAL.quick,
     p: Annotated[
         str,
         typer.Option(
@@ -117,8 +124,8 @@ def audit(
         settings = AuditSettings(
             numbers(p, "p"), numbers(epsilons, "epsilons"), threshold, scale if logits else None,
             seed, batch_size=batch_size, max_length=max_length, limit=limit,
-            queries=queries_of(queries), column=column, tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
-            trust_remote_code=trust_remote_code,
+            queries=queries_of(queries), quick=quick, column=column, tokenizer=tokenizer,
+            dtype=dtype, device=device, revision=revision, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         if model is not None and not data:
             raise ValueError(

@@ -14,7 +14,7 @@ from taut._base.bound import Bound
 from taut._softmax import interpolate, local_lipschitz
 from taut.models.layout import AttentionRows
 from taut.models.masks import HIDDEN
-from taut.models.row_statistics import reduced
+from taut.models.row_statistics import FORGOTTEN, SUMS, RowSums, reduced
 from taut.models.score_blocks import ScoreBlock
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,18 +42,20 @@ def measure_rows(
     *,
     chosen: Array | None = None,
     more: Mapping[str, Measure] | None = None,
+    quick: bool = False,
 ) -> RowMeasurements:
     """Measure constants, entropy, largest weight and range of scores of every row.
 
     Padding tokens do not count. For ``norms`` other than 1, 2 and ∞ there is an upper
     bound of every row (theorem local-p-bracket); the constant in l2 is below it, as no norm of a
     symmetric matrix is smaller. ``chosen``, (samples, heads, queries), leaves rows out; ``more``
-    are further numbers, found from a block of scores.
+    are further numbers, found from a block of scores. ``quick`` bounds all constants by that in l1,
+    which needs no more than the largest weight.
     """
     picked = None if chosen is None else rows.in_model(chosen)
     found: dict[str, Array] = {}
     for block in rows.reader.blocks(picked):
-        for name, value in measure_block(block, norms, more or {}).items():
+        for name, value in measure_block(block, norms, more or {}, quick=quick).items():
             numbers = value.cpu().numpy()
             if name not in found:
                 found[name] = np.zeros(rows.reader.shape, dtype=numbers.dtype)
@@ -68,18 +70,27 @@ def measure_rows(
 
 @torch.no_grad()
 def measure_block(
-    block: ScoreBlock, norms: Sequence[float], more: Mapping[str, Measure]
+    block: ScoreBlock, norms: Sequence[float], more: Mapping[str, Measure], *, quick: bool
 ) -> dict[str, torch.Tensor]:
     """The numbers of the rows of a block, and which of them count or are broken."""
-    scores = block.scores
-    sums = reduced(scores)
+    sums = reduced(block.scores)
+    values = numbers_of(sums)
+    if quick:
+        values["one"] = values["two"] = bounded_by_largest(sums)
+        values |= {constant_key(p): values["one"] for p in norms}
+    else:
+        one, two = local_lipschitz(_clean(block.scores, values["kept"]), p=(1, 2))
+        values |= {"one": one.value, "two": two.value}
+        values |= {constant_key(p): _upper(one, two, p) for p in norms}
+    return values | {name: measure(block) for name, measure in more.items()}
+
+
+def numbers_of(sums: RowSums) -> dict[str, torch.Tensor]:
+    """What the sums of rows say besides their constants."""
     broken = torch.isnan(sums.top) | (sums.top == math.inf)
     kept = (sums.top > HIDDEN) & ~broken
     entropy = torch.where(kept, sums.entropy, 0.0)
-    one, two = local_lipschitz(_clean(scores, kept), p=(1, 2))
-    values = {
-        "one": one.value,
-        "two": two.value,
+    return {
         "entropy": entropy,
         "evenness": (entropy / sums.seen.clamp(min=2).log()).clamp(0.0, 1.0),
         "top": 1 / (1 + sums.rest),
@@ -89,9 +100,22 @@ def measure_block(
         "kept": kept,
         "broken": broken,
     }
-    for p in norms:
-        values[constant_key(p)] = _upper(one, two, p)
-    return values | {name: measure(block) for name, measure in more.items()}
+
+
+def bounded_by_largest(sums: RowSums) -> torch.Tensor:
+    """2p(1 − p) with p the largest weight (theorem local-1-inf), rounded up; at least ‖M‖₂.
+
+    With T the sum of the other exponentials it is 2T/(1 + T)², so that nothing cancels.
+    """
+    # Increasing up to T = 1 and decreasing from there on.
+    low = sums.rest * (1 - SUMS)
+    high = sums.rest * (1 + SUMS) + sums.seen * FORGOTTEN
+    most = torch.where((low <= 1) & (high >= 1), LIMIT, torch.maximum(_share(low), _share(high)))
+    return (most * (1 + 1e-12)).clamp(max=LIMIT)
+
+
+def _share(rest: torch.Tensor) -> torch.Tensor:
+    return 2 * rest / (1 + rest) ** 2
 
 
 def _upper(one: Bound, two: Bound, p: float) -> torch.Tensor:

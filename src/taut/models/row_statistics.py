@@ -9,6 +9,11 @@ import torch
 from taut._softmax import row_sums
 from taut.models.masks import HIDDEN
 
+# Relative error of ``rest``: an exponential is off by at most 80 + 2 units in the last place of
+# single precision (theirs is the depth d ≥ −80), and a sum of 128 by at most 127.
+SUMS = (82 + 127 + 2) * 2.0**-23
+FORGOTTEN = 2e-35  # at least exp(−80): what a key further below the largest score may weigh
+
 
 class RowSums(NamedTuple):
     """Numbers of every row, with d the differences of its scores from the largest one."""

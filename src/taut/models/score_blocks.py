@@ -117,11 +117,11 @@ class FusedScores(NamedTuple):
                     for h in _spans(heads, self._block // size, self._group):
                         yield self._at(slice(*b), slice(*h), slice(first, last))
             return
-        for b in range(batch):
-            places = np.flatnonzero(chosen[b].any(axis=0))
+        for one in range(batch):
+            places = np.flatnonzero(chosen[one].any(axis=0))
             for first, last in _spans(len(places), self._queries_at_once()):
                 for h in _spans(heads, self._block // ((last - first) * self.keys), self._group):
-                    yield self._at(slice(b, b + 1), slice(*h), places[first:last])
+                    yield self._at(slice(one, one + 1), slice(*h), places[first:last])
 
     def row(self, index: int) -> torch.Tensor:
         """Scores of one row; masked keys at the end may be left out."""

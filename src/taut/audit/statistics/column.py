@@ -31,6 +31,8 @@ class Column(NamedTuple):
         How its numbers are written.
     drawn
         What it is where not all rows were measured but a sample of them.
+    quick
+        What it is in a first look, which bounds constants from above; None for the same.
     """
 
     name: str
@@ -41,15 +43,22 @@ class Column(NamedTuple):
     theorem: str = ""
     form: str = ".4f"
     drawn: Kind = "sample"
+    quick: Kind | None = None
 
     @property
     def heading(self) -> str:
         """The words with the kind, for tables."""
         return f"{self.words} ({self.kind})" if self.kind and self.form != "d" else self.words
 
-    def of_sample(self) -> Column:
-        """The column where not all rows were measured."""
-        return self._replace(kind=self.drawn) if self.kind and self.form != "d" else self
+    def labelled(self, *, drawn: bool, quick: bool) -> Column:
+        """The column where rows were drawn, or constants were only bounded in a first look."""
+        if not self.kind or self.form == "d":
+            return self
+        bounded = quick and self.quick is not None
+        kind = self.quick if bounded and self.quick is not None else self.kind
+        if drawn:  # the largest bound of a sample bounds nothing
+            kind = "sample" if bounded else self.drawn
+        return self._replace(kind=kind)
 
     def text(self, value: float, form: str = "") -> str:
         """A number of this column, rounded up if it is an upper bound."""

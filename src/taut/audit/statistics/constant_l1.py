@@ -27,7 +27,7 @@ class ConstantL1(Statistic):
             yield (
                 Column(
                     f"{name}_1", "exact", f"{name} in l1, l∞", meaning, "l1, linf", "local-1-inf",
-                    drawn="lower" if name == "largest" else "sample",
+                    drawn="lower" if name == "largest" else "sample", quick="upper",
                 ),
                 values,
             )  # fmt: skip

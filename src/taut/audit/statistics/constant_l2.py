@@ -26,7 +26,7 @@ class ConstantL2(Statistic):
 
     def columns(self, state: HeadState) -> Iterable[tuple[Column, Array]]:
         """Quantiles are upper ends of bins; all else is exact for the rows that were seen."""
-        known: Any = {"norm": "l2", "theorem": "local-2"}
+        known: Any = {"norm": "l2", "theorem": "local-2", "quick": "upper"}
         yield (
             Column("mean", "exact", "mean", "mean l2 constant of the rows seen", **known),
             state.mean("two"),

@@ -1,0 +1,161 @@
+"""Rows that are drawn, and first looks: reproducible, labelled, and never above what is true."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+import taut  # noqa: E402
+from taut import audit, models  # noqa: E402
+from taut._base import settings  # noqa: E402
+from tests.helpers.architectures import names, tiny  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+def batch(samples=4, tokens=12, seed=0):
+    torch.manual_seed(seed)
+    return torch.randint(3, 60, (samples, tokens))
+
+
+@pytest.mark.parametrize("name", names("capture"))
+def test_drawn_rows_are_so_many_of_each_sample_and_head(name):
+    model, inputs = tiny(name)
+    whole = audit.run(model, [inputs], epsilons=[])
+    record = audit.run(model, [inputs], epsilons=[], queries=3)
+    for every, some in zip(whole.heads, record.heads, strict=True):
+        assert some["rows"] <= 6
+        assert some["rows"] + some["skipped"] == every["rows"]
+        assert some["largest"] <= every["largest"] * (1 + 1e-6)
+        assert some["affinity_upper"] == pytest.approx(every["affinity_upper"])
+
+
+def test_the_draw_is_the_same_for_every_batch():
+    """One by one, in other orders and together: the same rows, to the last count."""
+    model, _ = tiny("gpt2")
+    ids = batch()
+    together = audit.run(model, [{"input_ids": ids}], queries=5, epsilons=[])
+    auditor = audit.Auditor(model, queries=5, epsilons=[])
+    for index in (2, 0, 3, 1):
+        auditor.add({"input_ids": ids[index : index + 1]}, first=index)
+    for mine, theirs in zip(auditor.record.heads, together.heads, strict=True):
+        assert mine["rows"] == theirs["rows"] == 20
+        assert mine["mean"] == pytest.approx(theirs["mean"], rel=1e-6)
+        assert (mine["sample"], mine["query"]) == (theirs["sample"], theirs["query"])
+    other = audit.run(model, [{"input_ids": ids}], queries=5, epsilons=[], seed=1)
+    assert [row["mean"] for row in other.heads] != [row["mean"] for row in together.heads]
+
+
+def test_padding_is_not_drawn():
+    model, _ = tiny("bert")
+    mask = torch.ones(2, 12, dtype=torch.long)
+    mask[1, 4:] = 0
+    record = audit.run(model, [{"input_ids": batch(2), "attention_mask": mask}], queries=6)
+    for row in record.heads:
+        assert (row["rows"], row["skipped"], row["hidden"]) == (6 + 4, 6, 8)
+
+
+def test_what_is_of_a_sample_says_so(tmp_path, capsys):
+    from taut.cli.record_table import show_record
+
+    model, _ = tiny("gpt2")
+    inputs = {"input_ids": batch()}
+    exact = audit.run(model, [inputs], queries="all")
+    assert not exact.drawn
+    assert exact.columns["largest"].kind == "exact"
+    record = audit.run(model, [inputs], queries=4)
+    assert record.drawn
+    kinds = {name: column.kind for name, column in record.columns.items()}
+    assert kinds["largest"] == kinds["largest_1"] == kinds["range"] == "lower"
+    assert kinds["mean"] == kinds["entropy"] == kinds["median_upper"] == kinds["above"] == "sample"
+    assert kinds["largest_4_upper"] == "sample"
+    assert kinds["affinity_upper"] == "upper"
+    assert kinds["rows"] == "exact"
+    assert set(record.to_dict()["kinds"]["rows"].values()) == {"sample"}
+    show_record(record, 3)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "128 of 384 rows were measured" in printed
+    assert "lower bounds" in printed
+    assert "(lower)" in printed
+    audit.write_report(record, tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert "largest constant in l2 (lower)" in page
+    assert "mean constant in l2 (sample)" in page
+    record.save(tmp_path / "a.json")
+    assert audit.Record.load(tmp_path / "a.json").columns == record.columns
+
+
+def test_the_default_draws_only_from_long_contexts(monkeypatch):
+    usual = audit.Settings()
+    assert usual.queries_of(4096) == 4096
+    assert usual.queries_of(4097) == 512
+    assert audit.Settings(queries="all").queries_of(10**6) == 10**6
+    assert audit.Settings(queries=7).queries_of(5) == 5
+    monkeypatch.setattr(settings, "ALL_QUERIES", 10)
+    monkeypatch.setattr(settings, "DRAWN_QUERIES", 3)
+    model, _ = tiny("gpt2")
+    assert audit.run(model, [{"input_ids": batch(tokens=10)}], epsilons=[]).heads[0]["rows"] == 40
+    record = audit.run(model, [{"input_ids": batch(tokens=11)}], epsilons=[])
+    assert record.heads[0]["rows"] == 12
+    assert record.drawn
+
+
+@pytest.mark.parametrize("queries", [0, -1, 1.5, "many", "", True])
+def test_bad_numbers_of_queries(queries):
+    with pytest.raises((ValueError, TypeError), match="queries"):
+        audit.Settings(queries=queries)
+
+
+def hard_rows(seed=0):
+    """Rows near one-hot, ties, uniform ones and spread ones, with masks."""
+    rng = np.random.default_rng(seed)
+    rows = [rng.standard_normal(40) * scale for scale in (0.01, 1, 5, 30, 100) for _ in range(20)]
+    for gap in (0.0, 1e-6, 0.5, 5, 18, 40, 79, 81, 200):
+        rows += [
+            np.r_[gap, np.zeros(39)],
+            np.r_[gap, gap, np.zeros(38)],
+            np.r_[gap, np.full(39, -2.0)],
+        ]
+    rows += [np.r_[math.log(39) + shift, np.zeros(39)] for shift in (-1e-5, 0, 1e-7, 1e-5)]
+    found = np.array(rows)
+    found[::3, 5:9] = -math.inf
+    return torch.from_numpy(found.astype(np.float32))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_first_look_is_above_the_constants_and_close(seed):
+    scores = hard_rows(seed)
+    rows = models.AttentionRows(
+        models.WrittenScores(scores), (1, 1, len(scores)), np.zeros(1, dtype=int),
+        np.arange(len(scores))[None, None],
+    )  # fmt: skip
+    quick = models.measure_rows(rows, [4.0], quick=True)
+    exact = models.measure_rows(rows, [4.0])
+    one, two = taut.local_lipschitz(scores.double(), p=(1, 2))
+    assert (quick.values["two"][0, 0] >= two.upper.numpy()).all()
+    assert (quick.values["one"][0, 0] >= one.upper.numpy()).all()
+    assert (quick.values["l4"] >= exact.values["l4"] * (1 - 1e-12)).all()
+    assert (quick.values["one"] <= exact.values["one"] * (1 + 1e-4) + 1e-30).all()
+    assert (quick.values["two"] / 2 <= exact.values["two"] * (1 + 1e-4) + 1e-30).all()
+    for name in ("entropy", "top", "first", "range", "score"):
+        np.testing.assert_array_equal(quick.values[name], exact.values[name])
+
+
+def test_a_first_look_says_so(capsys):
+    from taut.cli.record_table import show_record
+
+    model, inputs = tiny("gpt2")
+    record = audit.run(model, [inputs], quick=True)
+    exact = audit.run(model, [inputs])
+    kinds = {name: column.kind for name, column in record.columns.items()}
+    assert kinds["mean"] == kinds["largest"] == kinds["mean_1"] == kinds["near"] == "upper"
+    assert kinds["entropy"] == "exact"
+    assert record.to_dict()["kinds"]["rows"]["two"] == "upper"
+    for mine, theirs in zip(record.heads, exact.heads, strict=True):
+        assert theirs["mean"] <= mine["mean"] <= 2 * theirs["mean"] * (1 + 1e-4)
+    show_record(record, 3)
+    assert "A first look" in capsys.readouterr().out
