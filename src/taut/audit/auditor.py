@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from taut._base.checks import whole_number
+from taut._base.memory import give_back
 from taut._base.settings import AuditSettings
 from taut.audit.drawn_queries import drawn_queries
 from taut.audit.interrupt import uninterrupted
@@ -39,6 +40,7 @@ from taut.models import (
 )
 
 TokenText = Callable[[int, int], str]
+LONG = 1024  # keys, from which on freed blocks are worth giving back
 LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
 
 
@@ -134,6 +136,8 @@ class Auditor:
         self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
         layer.state.affinity = np.maximum(layer.state.affinity, bound)
+        if rows.reader.keys >= LONG:
+            give_back()
 
     def _fresh(self, heads: int) -> HeadState:
         return HeadState(heads, self.settings.norms, self.settings.threshold)

@@ -100,28 +100,31 @@ class FusedScores(NamedTuple):
     def whole(self) -> torch.Tensor:
         """All scores at once: for small models."""
         all_of = slice(None)
-        return self._scores(all_of, all_of, all_of, self.keys)
+        return self._scores(all_of, all_of, all_of, self.keys, None)
 
     def blocks(self, chosen: Array | None = None) -> Iterator[ScoreBlock]:
         """All rows, or those that are chosen by a boolean array of their shape.
 
-        Of chosen rows, a block holds those of all heads if any head has chosen them.
+        Of chosen rows, a block holds those of all heads if any head has chosen them. The scores of
+        a block are overwritten by the next one: blocks of their own would scatter the memory.
         """
         if not self.query.numel() or not self.key.numel():
             return
         batch, heads, count = self.shape
+        most = max(self._block, self._group * self.keys)
+        buffer = torch.empty(most, dtype=wide(self.query[:0]).dtype, device=self.query.device)
         if chosen is None:
             for first, last in _spans(count, self._queries_at_once()):
                 size = (last - first) * self.keys
                 for b in _spans(batch, self._block // (heads * size)):
                     for h in _spans(heads, self._block // size, self._group):
-                        yield self._at(slice(*b), slice(*h), slice(first, last))
+                        yield self._at(slice(*b), slice(*h), slice(first, last), buffer)
             return
         for one in range(batch):
             places = np.flatnonzero(chosen[one].any(axis=0))
             for first, last in _spans(len(places), self._queries_at_once()):
                 for h in _spans(heads, self._block // ((last - first) * self.keys), self._group):
-                    yield self._at(slice(one, one + 1), slice(*h), places[first:last])
+                    yield self._at(slice(one, one + 1), slice(*h), places[first:last], buffer)
 
     def row(self, index: int) -> torch.Tensor:
         """Scores of one row; masked keys at the end may be left out."""
@@ -144,12 +147,17 @@ class FusedScores(NamedTuple):
         most = self._block // (self._group * self.keys)
         return min(most, QUERIES) if self.causal else most
 
-    def _at(self, batch: slice, heads: slice, queries: Any) -> ScoreBlock:
+    def _at(
+        self, batch: slice, heads: slice, queries: Any, buffer: torch.Tensor | None = None
+    ) -> ScoreBlock:
         last = queries.stop if isinstance(queries, slice) else int(queries[-1]) + 1
         seen = min(self.keys, last) if self.causal else self.keys
-        return ScoreBlock(self._scores(batch, heads, queries, seen), (batch, heads, queries))
+        found = self._scores(batch, heads, queries, seen, buffer)
+        return ScoreBlock(found, (batch, heads, queries))
 
-    def _scores(self, batch: slice, heads: slice, queries: Any, seen: int) -> torch.Tensor:
+    def _scores(
+        self, batch: slice, heads: slice, queries: Any, seen: int, buffer: torch.Tensor | None
+    ) -> torch.Tensor:
         """Scores of some rows with the first keys, (batch, heads, queries, seen)."""
         if not isinstance(queries, slice):
             queries = torch.from_numpy(queries).to(self.query.device)
@@ -160,8 +168,10 @@ class FusedScores(NamedTuple):
         size, count, places, width = q.shape
         # Heads that share their keys are multiplied together, as further rows of one matrix.
         rows = q.reshape(size * count // group, group * places, width)
+        if buffer is not None:
+            buffer = buffer[: rows.shape[0] * rows.shape[1] * seen].reshape(*rows.shape[:2], seen)
         with torch.autocast(q.device.type, enabled=False):
-            found = torch.bmm(rows, k.reshape(-1, *k.shape[2:]).transpose(1, 2))
+            found = torch.bmm(rows, k.reshape(-1, *k.shape[2:]).transpose(1, 2), out=buffer)
         found = found.reshape(size, count, places, seen)
         if self.bias is not None:
             bias = self.bias.expand(*self.shape, self.keys)[batch, heads][:, :, queries, :seen]
