@@ -13,8 +13,6 @@ float32, in which the scores are; what is one number a row is float64.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
@@ -25,8 +23,8 @@ LN2_HIGH, LN2_LOW = tl.constexpr(0.693359375), tl.constexpr(-2.1219444005469057e
 DEEPEST = tl.constexpr(-87.0)  # its exponential is still a normal number in float32
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def exponential(depth: Any) -> Any:
+@triton.jit
+def exponential(depth):
     """E = exp(depth) and 1 − E for depth ≤ 0 in float32, both to about one unit in the last place.
 
     The exponential of the hardware multiplies by log₂e in float32 first, which costs |depth| units.
@@ -43,15 +41,13 @@ def exponential(depth: Any) -> Any:
     return scale + scale * change, gap
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def survey(
-    z: Any, top: Any, ties: Any, second: Any, total: Any, mean: Any, squares: Any
-) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Take a block of scores into the two largest of each row and the sums below the largest.
+@triton.jit
+def survey(z, top, ties, second, total, squares):
+    """Take a block of scores into the two largest of each row and rough sums below the largest.
 
-    ``ties`` counts the keys at the top. ``total``, ``mean`` and ``squares`` are ΣE, ΣE(z − s) and
-    ΣE² over the keys below it. A key that is overtaken joins them, so that the tail is summed and
-    never found by subtraction.
+    ``ties`` counts the keys at the top. ``total`` and ``squares`` are ΣE and ΣE² over the keys
+    below it, good enough for a first guess: they are put into a new unit whenever s changes, and
+    that costs a rounding each time.
     """
     new_top = tl.maximum(top, tl.max(z, 1))
     overtaken = top < new_top
@@ -59,39 +55,47 @@ def survey(
     reach = tl.max(tl.where(below, z, NOTHING), 1)
     new_second = tl.maximum(tl.where(overtaken, top, second), reach)
     unit = tl.where(new_second == NOTHING, 0.0, new_second)
-    depth = tl.where(below, z - unit[:, None], 0.0)
-    weight, _ = exponential(depth)
+    weight, _ = exponential(tl.where(below, z - unit[:, None], 0.0))
     weight = tl.where(below, weight, 0.0)
-    # What has been summed is put into the new unit, in float64: this may happen at every block.
-    shift = tl.where(second == NOTHING, 0.0, second.to(tl.float64) - unit)
-    shrink = tl.exp(shift)
-    fall = tl.where(overtaken & (ties > 0), top.to(tl.float64) - unit, 0.0)
-    joining = tl.exp(fall)
-    number = tl.where(overtaken, ties, 0).to(tl.float64)
-    mean = (mean + total * shift) * shrink + number * joining * fall
-    total = total * shrink + number * joining
-    squares = squares * shrink * shrink + number * joining * joining
+    shrink, _ = exponential(tl.where(second == NOTHING, 0.0, second - unit))
+    fall, _ = exponential(tl.where(overtaken & (ties > 0), top - unit, 0.0))
+    joining = tl.where(overtaken, ties, 0).to(tl.float32)
+    total = total * shrink + joining * fall + tl.sum(weight, 1)
+    squares = squares * shrink * shrink + joining * fall * fall + tl.sum(weight * weight, 1)
     at_top = ((z == new_top[:, None]) & (z > NOTHING)).to(tl.int32)
     ties = tl.where(overtaken, 0, ties) + tl.sum(at_top, 1)
-    mean += tl.sum(weight * depth, 1)
-    total += tl.sum(weight, 1)
-    squares += tl.sum(weight * weight, 1)
-    return new_top, ties, new_second, total, mean, squares
+    return new_top, ties, new_second, total, squares
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def pole_sums(z: Any, second: Any, g: Any) -> tuple[Any, Any, Any]:
-    """How many keys of a block are at s, and ΣEρ and ΣEρ² of those below, ρ = g/(g + 1 − E)."""
+@triton.jit
+def plus(total, lost, part):
+    """A sum across blocks in float32 and what rounding took from it (Knuth)."""
+    found = total + part
+    change = found - total
+    return found, lost + ((total - (found - change)) + (part - change))
+
+
+@triton.jit
+def pole_sums(z, second, g):
+    """Sums of a block of scores with the runner-up known.
+
+    How many keys are at s, and over those below ΣE, ΣE(z − s), ΣEρ and ΣEρ², ρ = g/(g + 1 − E).
+    """
     below = (z < second[:, None]) & (z > NOTHING)
-    weight, gap = exponential(tl.where(below, z - second[:, None], 0.0))
+    depth = tl.where(below, z - second[:, None], 0.0)
+    weight, gap = exponential(depth)
+    weight = tl.where(below, weight, 0.0)
     rho = g[:, None] / (g[:, None] + gap)
-    part = tl.where(below, weight * rho, 0.0)
+    part = weight * rho
     at_second = ((z == second[:, None]) & (z > NOTHING)).to(tl.int32)
-    return tl.sum(at_second, 1), tl.sum(part, 1), tl.sum(part * rho, 1)
+    return (
+        tl.sum(at_second, 1), tl.sum(weight, 1), tl.sum(weight * depth, 1), tl.sum(part, 1),
+        tl.sum(part * rho, 1),
+    )  # fmt: skip
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def crossing(poles: Any, rest: Any, offset: Any, runner_up: Any, room: Any) -> Any:
+@triton.jit
+def crossing(poles, rest, offset, runner_up, room):
     """The g > 0 with poles/g + rest/(g + offset) = 1/(room − runner_up·g), poles ≥ 1.
 
     It is the positive root of a quadratic whose ends have opposite signs.
@@ -103,8 +107,8 @@ def crossing(poles: Any, rest: Any, offset: Any, runner_up: Any, room: Any) -> A
     return tl.where(b > 0.0, 2.0 * c / tl.where(b > 0.0, b + root, 1.0), (root - b) / (2.0 * a))
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def first_guess(total: Any, squares: Any, runner_up: Any, room: Any) -> Any:
+@triton.jit
+def first_guess(total, squares, runner_up, room):
     """A lower bound of g: all keys but one runner-up at their mean E, by Jensen's inequality."""
     rest = tl.maximum(total - 1.0, 0.0)
     centre = tl.maximum(squares - 1.0, 0.0) / tl.where(rest > 0.0, rest, 1.0)
@@ -114,8 +118,8 @@ def first_guess(total: Any, squares: Any, runner_up: Any, room: Any) -> Any:
     )
 
 
-@triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def improved(g: Any, poles: Any, near: Any, nearer: Any, runner_up: Any, room: Any) -> Any:
+@triton.jit
+def improved(g, poles, near, nearer, runner_up, room):
     """The next g from the sums at this one, and a bound on the relative error left in 1 + g.
 
     ``near`` and ``nearer`` are ΣEρ and ΣEρ². At (1 + y)g the keys below s add Σ Eρ/(1 + yρ) to gF,
