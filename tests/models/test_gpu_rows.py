@@ -101,7 +101,7 @@ def test_hard_rows(interpreted, n):
         for name, bound in (("one", one), ("two", two)):
             value = torch.where(blind, 0.0, bound.value)  # compiled, float32
             assert not found[name].isnan().any()
-            assert errors(found[name].reshape(-1), value) <= 12 + math.log(n)
+            assert errors(found[name].reshape(-1), value) <= 4  # 1 was the most
 
 
 @needs_triton
@@ -110,13 +110,13 @@ def test_hard_rows(interpreted, n):
 def test_widths_and_precisions(interpreted, width, dtype):
     generator = torch.Generator().manual_seed(width)
     query, key = (
-        torch.randn(2, heads, tokens, width, generator=generator).to(getattr(torch, dtype))
-        for heads, tokens in ((6, 21), (2, 100))
+        torch.randn(1, heads, tokens, width, generator=generator).to(getattr(torch, dtype))
+        for heads, tokens in ((4, 21), (2, 100))
     )
     example = Example(query * 2, key, None, width**-0.5, torch.full((1, 1), 99), False)
     found = interpreted(kernel_rows, *example[:5])
     assert not difference(found, portable_rows(*example[:5]), score_error(example))
-    assert all(value.shape == (2, 6, 21) for value in found.values())
+    assert all(value.shape == (1, 4, 21) for value in found.values())
     # Queries rounded to 11 bits, as in TF32, would not pass.
     worse = portable_rows(query.double() * (2 + 2.0**-11), *example[1:5])
     assert difference(found, worse, score_error(example))
@@ -124,15 +124,15 @@ def test_widths_and_precisions(interpreted, width, dtype):
 
 def biases():
     generator = torch.Generator().manual_seed(1)
-    scores = torch.randn(3, 4, 40, 90, generator=generator)
+    scores = torch.randn(2, 2, 40, 90, generator=generator)
     lowest = torch.finfo(torch.float32).min
-    hidden = torch.rand(3, 1, 1, 90, generator=generator) < 0.3
+    hidden = torch.rand(2, 1, 1, 90, generator=generator) < 0.3
     yield "slopes", scores[:1, :, :1]
     yield "all axes", scores
     yield "transposed", torch.randn(90, 40, generator=generator).T
-    yield "padding", torch.zeros(3, 1, 1, 90).masked_fill(hidden, -math.inf)
-    yield "old custom", torch.zeros(3, 1, 1, 90).masked_fill(hidden, -1e4)
-    yield "lowest", torch.zeros(3, 1, 1, 90).masked_fill(hidden, lowest)
+    yield "padding", torch.zeros(2, 1, 1, 90).masked_fill(hidden, -math.inf)
+    yield "old custom", torch.zeros(2, 1, 1, 90).masked_fill(hidden, -1e4)
+    yield "lowest", torch.zeros(2, 1, 1, 90).masked_fill(hidden, lowest)
     yield "seen", ~hidden
     yield "seen by queries", torch.rand(40, 90, generator=generator) < 0.05
     yield "half", scores.half()
@@ -144,8 +144,8 @@ def biases():
 @pytest.mark.parametrize(("name", "bias"), [pytest.param(*pair, id=pair[0]) for pair in biases()])
 def test_biases(interpreted, name, bias):
     generator = torch.Generator().manual_seed(2)
-    query = torch.randn(3, 40, 4, 24, generator=generator).transpose(1, 2)  # as models have it
-    key = torch.randn(3, 90, 2, 24, generator=generator).transpose(1, 2)
+    query = torch.randn(2, 40, 2, 24, generator=generator).transpose(1, 2)  # as models have it
+    key = torch.randn(2, 90, 1, 24, generator=generator).transpose(1, 2)
     example = Example(query, key, bias, 0.5, torch.full((1, 1), 89), False)
     found = interpreted(kernel_rows, *example[:5])
     assert not difference(found, portable_rows(*example[:5]), score_error(example))
@@ -176,13 +176,13 @@ def test_broken_rows(interpreted):
     key[0, 0, 150, 3], key[0, 0, 199, 0] = math.nan, math.inf
     last = torch.tensor([[0, 149, 150, 199, 120, 10, 198, 1]])
     found = interpreted(kernel_rows, query, key, None, 1.0, last)
-    assert found["broken"].flatten().tolist() == [False, False, True, True, False, False, True, False]
+    assert found["broken"].flatten().nonzero().flatten().tolist() == [2, 3, 6]
     for name, value in found.items():
         assert name == "broken" or torch.equal(value.isnan(), found["broken"])
     bias = torch.zeros(8, 200)
     bias[0, 5], bias[1, 5], bias[2, 5] = math.inf, math.nan, -math.inf
     found = interpreted(kernel_rows, query, key * 0.0, bias, 1.0, torch.full((1, 1), 149))
-    assert found["broken"].flatten().tolist() == [True, True, *[False] * 6]
+    assert found["broken"].flatten().nonzero().flatten().tolist() == [0, 1]
 
 
 def tampered(change: str, rows=portable_rows):
@@ -240,7 +240,7 @@ def as_if_on_gpu(*inputs):
 
 @pytest.fixture
 def pretended(monkeypatch):
-    """A machine with a GPU and triton on which nothing was checked yet; counts the kernel's calls."""
+    """A machine with a GPU and triton, nothing checked yet, that counts calls of the kernel."""
     calls = []
 
     def use(rows):

@@ -12,10 +12,10 @@ from torch import Tensor
 from taut.models._gpu_rows.portable_rows import portable_rows
 
 EPS = 2.0**-23
-# Relative error at given float32 scores, in units of EPS: a weight in units of the runner-up errs by
-# 1.5 and half its depth below it, of which a row of n keys has ln n on average; a sum over a
-# block of 64 by 3, a ratio of the secular equation by 4, the sum of tails and roots by that again.
-BASE = 12.0
+# Relative error at given float32 scores, in units of EPS, beside ln(keys). A weight in units of the
+# runner-up errs by 1.5 and by half its depth, of which weights have at most ln(keys) on average;
+# sums over a block err by 3, ratios by 2. Under the interpreter constants erred by 1 at most.
+BASE = 8.0
 SMALLEST = 2.0**-125  # below this, float32 may be flushed to 0
 
 
@@ -86,7 +86,7 @@ def score_error(example: Example) -> Tensor:
 
 
 def hard_rows(device: torch.device, dtype: torch.dtype) -> list[Example]:
-    """Rows that a wrong kernel gets wrong: ties, near ties, peaked, flat, hidden and broken ones."""
+    """Rows that a wrong kernel gets wrong: tied, peaked, flat, rising, hidden and broken ones."""
     generator = torch.Generator().manual_seed(0)
     keys = 150  # more than two blocks, and no whole number of them
     noise = torch.randn(16, keys, generator=generator)

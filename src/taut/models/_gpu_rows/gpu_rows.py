@@ -1,4 +1,4 @@
-"""The numbers of rows of attention on a GPU: when the Triton kernel is used, and when it is left."""
+"""The numbers of rows of attention on a GPU: when the Triton kernel is used, and when not."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def row_numbers(
     - "one", "two": the constants in l1 (or l∞) and in l2
     - "broken": whether a score is NaN or +inf
 
-    At given float32 scores, every number errs by at most (12 + ln keys)·2⁻²³ of itself, beside
-    2⁻¹²⁵. Scores are sums of ``width`` products in float32.
+    At given float32 scores, a number errs by (8 + ln keys)·2⁻²³ of itself at most, beside 2⁻¹²⁵;
+    this is an estimate and no proof. Scores are sums of ``width`` products in float32, never TF32.
 
     Examples
     --------
@@ -133,7 +133,9 @@ def _left(place: tuple[torch.device, torch.dtype], why: str) -> None:
 def _check(query: Tensor, key: Tensor, bias: Tensor | None) -> None:
     shapes = f"got query {tuple(query.shape)} and key {tuple(key.shape)}"
     if query.ndim != 4 or key.ndim != 4:
-        raise ValueError(f"query and key must have four axes (batch, heads, tokens, width), {shapes}")
+        raise ValueError(
+            f"query and key must have four axes (batch, heads, tokens, width), {shapes}"
+        )
     if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3]:
         raise ValueError(f"query and key must have the same batch and width, {shapes}")
     if not key.shape[1] or query.shape[1] % key.shape[1]:

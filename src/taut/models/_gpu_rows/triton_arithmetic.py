@@ -113,9 +113,7 @@ def first_guess(total, squares, runner_up, room):
     rest = tl.maximum(total - 1.0, 0.0)
     centre = tl.maximum(squares - 1.0, 0.0) / tl.where(rest > 0.0, rest, 1.0)
     offset = 1.0 - tl.minimum(centre, 1.0)
-    return tl.maximum(
-        crossing(1.0, rest, offset, runner_up, room), room / (1.0 + runner_up)
-    )
+    return tl.maximum(crossing(1.0, rest, offset, runner_up, room), room / (1.0 + runner_up))
 
 
 @triton.jit
