@@ -64,6 +64,7 @@ def families(n: int, seed: int) -> torch.Tensor:
     rows[76:80] = -np.sort(-noise[76:80], axis=1) * 10
     rows[80:84] = noise[80:84] * np.logspace(-38, -20, 4)[:, None]
     rows[84:88] = np.abs(noise[84:88]) * np.logspace(4, 37, 4)[:, None]
+    rows[116:] = noise[116:] * np.logspace(-0.5, 1, 12)[:, None]  # as models have them
     rows = rows.astype(np.float32)
     for i in range(88, 104):  # a runner-up that is one to a million units in the last place below
         best = rows[i].max()

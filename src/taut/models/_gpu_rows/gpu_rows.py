@@ -84,12 +84,15 @@ def row_numbers(
             wrong = disagreement(rows, *place)
             _trusted[place] = not wrong
             if wrong:
-                return _left(place, f"disagrees with float64: {wrong}")
+                _warn(place, f"disagrees with float64: {wrong}")
+                return None
         return rows(query, key, bias, factor, last)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # compilers and drivers fail in many ways
-        return _left(place, f"failed: {type(error).__name__}: {error}")
+        _trusted[place] = False
+        _warn(place, f"failed: {type(error).__name__}: {error}")
+        return None
 
 
 def last_keys(
@@ -119,8 +122,7 @@ def kernel() -> Numbers:
     return triton_rows
 
 
-def _left(place: tuple[torch.device, torch.dtype], why: str) -> None:
-    _trusted[place] = False
+def _warn(place: tuple[torch.device, torch.dtype], why: str) -> None:
     device, dtype = place
     warnings.warn(
         f"the Triton kernel for attention rows is not used on {device} in {dtype}: it {why}. "

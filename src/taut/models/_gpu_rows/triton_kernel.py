@@ -24,7 +24,7 @@ from taut.models.masks import HIDDEN
 NUMBERS = ("top", "lowest", "seen", "log_sum", "mean", "first", "one", "two", "broken")
 
 VISIBLE = tl.constexpr(HIDDEN)  # scores up to here are masks
-STEPS = tl.constexpr(30)  # never more than 4 seen
+STEPS = tl.constexpr(30)  # never more than 3 seen
 TOLERANCE = tl.constexpr(2.0**-27)  # of the secular root
 TIED = tl.constexpr(2.0**-24)  # so near to e₂ = 1 the middle of (e₂, 1) is the root in float32
 NO_BIAS, ADDED, BOOLEAN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
