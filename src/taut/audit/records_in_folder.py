@@ -11,13 +11,17 @@ from taut.audit.record_json import VERSION
 
 
 class FolderEntry(NamedTuple):
-    """One record, in a few words; ``error`` says why a record cannot be read."""
+    """One record, in a few words; ``error`` says why a record cannot be read.
+
+    That of a shard says which one it is in ``shard``, and is complete if all of its part was seen.
+    """
 
     file: Path
     name: str = ""
     samples: int = 0
     complete: bool = False
     error: str = ""
+    shard: str = ""
 
 
 def records_in(folder: str | Path) -> list[FolderEntry]:
@@ -34,8 +38,16 @@ def records_in(folder: str | Path) -> list[FolderEntry]:
             if _looks_like_a_record(file):
                 found.append(FolderEntry(file, error=str(error)))
             continue
-        found.append(FolderEntry(file, name, samples, data.get("complete") is True))
+        shard = data["shard"] if isinstance(data.get("shard"), dict) else {}
+        which = f"shard {shard.get('number')} of {shard.get('total')}" if shard else ""
+        complete = (shard or data).get("complete") is True
+        found.append(FolderEntry(file, name, samples, complete, shard=which))
     return found
+
+
+def record_files(folder: Path) -> list[Path]:
+    """The files in a folder that are records, or were before something damaged them."""
+    return [file for file in sorted(folder.glob("*.json")) if _looks_like_a_record(file)]
 
 
 def _looks_like_a_record(file: Path) -> bool:
