@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
-from taut._base.json_files import LARGEST
+from taut._base.json_files import LARGEST, SEAL
 from taut.audit.record_checks import count, facts, read_record
 from taut.audit.record_json import VERSION
+
+_NAMED = re.compile(r"-[0-9a-f]{16}(-\d+)?(\.shard-\d+-of-\d+)?(\.part-\d+)?\.json$")
 
 
 class FolderEntry(NamedTuple):
@@ -54,8 +57,13 @@ def _looks_like_a_record(file: Path) -> bool:
     """Whether a file that cannot be read once was a record."""
     if not file.is_file():  # a pipe would keep us waiting
         return False
+    if _NAMED.search(file.name):
+        return True
     try:
         with file.open("rb") as stream:
-            return b'"taut_audit"' in stream.read(LARGEST)
+            content = stream.read(LARGEST)
     except OSError:
         return False
+    # The version comes late in the file: of one that was cut, the beginning must do.
+    cut = content.startswith(f'{{"{SEAL}":'.encode()) and not content.rstrip().endswith(b"}")
+    return cut or b'"taut_audit"' in content
