@@ -121,9 +121,7 @@ def test_records_of_other_runs_are_refused(folder, other, words):
 
 def test_overlapping_shards_are_refused(folder):
     other = part((1, 2), folder / "more")
-    with pytest.raises(
-        ValueError, match=r"both hold the samples 0 to 1, 13 to 14, and each has"
-    ):
+    with pytest.raises(ValueError, match=r"both hold the samples 0 to 1, 13 to 14, and each has"):
         merge([files(folder)[0], other.file])
 
 
