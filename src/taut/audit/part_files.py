@@ -35,10 +35,7 @@ def claimed(fresh: Record, folder: Path) -> Iterator[Path]:
     """
     stem, number = file_stem(fresh), 1
     part = "" if fresh.shard is None else f".shard-{fresh.shard.number}-of-{fresh.shard.total}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot make the folder {folder}: {error.strerror}") from None
+    make_folder(folder)
     while True:
         file = folder / f"{stem}{'' if number == 1 else f'-{number}'}{part}.json"
         with locked(file):
@@ -47,6 +44,14 @@ def claimed(fresh: Record, folder: Path) -> Iterator[Path]:
                 return
         _say(f"{file} {why}: another name is used")
         number += 1
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of an audit, which every machine does that has a disk of its own."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
 def file_stem(record: Record) -> str:

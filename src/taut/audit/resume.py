@@ -17,7 +17,7 @@ from taut._base.terminal_text import say
 from taut.audit.auditor import Auditor
 from taut.audit.interrupt import uninterrupted
 from taut.audit.model_and_data import AuditData
-from taut.audit.part_files import claimed, part_of, read_parts, remove, together
+from taut.audit.part_files import claimed, make_folder, part_of, read_parts, remove, together
 from taut.audit.processes import Processes
 from taut.audit.record import Record
 from taut.audit.run_identity import runs_differ
@@ -37,6 +37,7 @@ def run_in_folder(
     _agree(record, here)
     with ExitStack() as held:
         file = here.first(lambda: held.enter_context(claimed(record, folder)))
+        make_folder(file.parent)
         _take_up(record, file, here, data.spans)
         left = here.first(lambda: _left(record, data.spans))
         record.file = file
