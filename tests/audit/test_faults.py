@@ -85,6 +85,7 @@ def test_errors_of_allocators_are_recognised(error):
     with pytest.raises(MemoryError, match=words) as caught, memory_explained(AuditSettings()):
         raise error
     assert caught.value.__cause__ is error
+    assert str(error)[:40] in str(caught.value)  # how much was asked for
 
 
 def test_other_errors_are_left_alone():

@@ -23,7 +23,9 @@ def memory_explained(settings: AuditSettings) -> Iterator[None]:
     except (MemoryError, RuntimeError, ValueError, OSError) as error:
         if not is_out_of_memory(error):
             raise
-        raise MemoryError(f"out of memory: {_advice(settings)}") from error
+        said = str(error).splitlines()[:1]  # how much was asked for, and of which device
+        why = f" ({said[0][:200]})" if said else ""
+        raise MemoryError(f"out of memory: {_advice(settings)}{why}") from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
