@@ -168,6 +168,8 @@ def test_what_lies_where_the_result_goes_is_kept(folder, tmp_path, whole):
     assert out.read_bytes() == before
     with pytest.raises(ValueError, match="is a folder"):
         merge_files([one], tmp_path)
+    with pytest.raises(ValueError, match=r"ends in \.json"):
+        merge_files([one], tmp_path / "a.html")
     with pytest.raises(OSError, match="cannot write"):
         merge_files([one], tmp_path / "none" / "a.json")
 

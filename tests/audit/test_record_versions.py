@@ -52,6 +52,15 @@ def test_report_of_an_older_record(tmp_path):
     assert "4 samples, complete" in taut("ls", RECORDS).stdout
 
 
+def test_a_page_never_takes_the_place_of_a_record(tmp_path):
+    file = written(5, tmp_path).rename(tmp_path / "old.html")
+    before = file.read_bytes()
+    done = taut("report", file)
+    assert done.returncode == 2
+    assert "give another --output" in done.stderr
+    assert file.read_bytes() == before
+
+
 def test_an_older_record_that_was_damaged(tmp_path):
     text = (RECORDS / "version-5.json").read_text()
     (tmp_path / "a.json").write_text(text.replace('"samples":4', '"samples":5'))

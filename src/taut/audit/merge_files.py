@@ -32,6 +32,8 @@ def merge_files(places: Sequence[str | Path], output: str | Path | None = None) 
     file = output_file(found.record, records) if output is None else Path(output)
     if file.is_dir():
         raise ValueError(f"{file} is a folder: give the name of a file to write")
+    if file.suffix != ".json":  # a page or a table beside it would take its place
+        raise ValueError(f"{file}: the name of a record ends in .json")
     with locked(file):  # an audit may be at work on it
         if file.exists() and not any(_is(record, file) for record in records):
             found = merged([*records, _there(file)])

@@ -29,6 +29,8 @@ def report(
 
         found = Record.load(record)
         page = record.with_suffix(".html") if output is None else output
+        if page.resolve() == record.resolve():
+            raise ValueError(f"the page would take the place of {record}: give another --output")
         write_report(found, page)
         say(f"report: {page}")
         if parquet:
