@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import sys
 
 import pytest
 
@@ -15,6 +16,7 @@ from taut.audit import merge, merge_files, run  # noqa: E402
 from taut.audit.sample_spans import missing  # noqa: E402
 from tests.helpers.command_line import taut  # noqa: E402
 
+_merge_files = sys.modules["taut.audit.merge_files"]  # the package has a function of this name
 SIZES = (2, 3, 1, 2, 4, 1, 2)
 
 
@@ -172,6 +174,22 @@ def test_what_lies_where_the_result_goes_is_kept(folder, tmp_path, whole):
         merge_files([one], tmp_path / "a.html")
     with pytest.raises(OSError, match="cannot write"):
         merge_files([one], tmp_path / "none" / "a.json")
+
+
+def test_what_is_added_while_it_waits_is_kept(folder, whole, monkeypatch):
+    """An audit that ends between reading and writing: its samples are read again."""
+    file = merge_files(files(folder)[:1]).record.file
+    real = _merge_files.locked
+
+    def locked_late(place):
+        monkeypatch.setattr(_merge_files, "locked", real)
+        part(None, folder)  # the command without a shard goes on with the same file
+        return real(place)
+
+    monkeypatch.setattr(_merge_files, "locked", locked_late)
+    found = merge_files([file, files(folder)[1]])
+    assert found.record.to_json() == whole.to_json()
+    assert audit.Record.load(file).complete
 
 
 def test_a_result_that_somebody_works_on_is_left_alone(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from taut.audit.records_in_folder import record_files
 from taut.audit.run_identity import runs_differ, short_digest
 from taut.audit.sample_spans import Span, joined, missing, said, shared
 from taut.audit.sample_spans import count as counted
+from taut.audit.shard import Shard
 
 
 class Merged(NamedTuple):
@@ -82,105 +84,121 @@ def merge(records: Iterable[Record | str | Path] | Record | str | Path) -> Recor
     return merged(read_all(records)).record
 
 
-def read_all(records: Iterable[Record | str | Path]) -> list[Record]:
-    """All records, from wherever they are; a ValueError names a file that cannot be read."""
-    found: list[Record] = []
-    for given in records:
+class MergeSource(NamedTuple):
+    """A record to merge: what it says about itself, and where its numbers are.
+
+    Those of a file are read when they are merged, so that hundreds of shards of a large model need
+    no more memory than two of them.
+    """
+
+    name: str
+    summary: Record
+    file: Path | None = None
+
+    def read(self) -> Record:
+        """All of the record."""
+        return self.summary if self.file is None else Record.load(self.file)
+
+
+def from_file(file: Path) -> MergeSource:
+    """A record in a file, all of which is checked; a ValueError names the file."""
+    found = Record.load(file)
+    return MergeSource(str(file), replace(found, layers=[], logits=None, tokens={}), file)
+
+
+def read_all(records: Iterable[Record | str | Path]) -> list[MergeSource]:
+    """All records, from wherever they are; files that are named twice count once."""
+    found: list[MergeSource] = []
+    known = set()
+    for number, given in enumerate(records, start=1):
         if isinstance(given, Record):
-            found.append(given)
+            found.append(MergeSource(str(given.file or f"record {number}"), given))
             continue
         place = Path(given)
         files = record_files(place) if place.is_dir() else [place]
         if not files:
             raise ValueError(f"there are no records in {place}")
-        found += [Record.load(file) for file in files]
-    places = {record.file.resolve(): record for record in found if record.file is not None}
-    return [r for r in found if r.file is None or places[r.file.resolve()] is r]
-
-
-def merged(records: Sequence[Record]) -> Merged:
-    """Merge records that were read."""
-    if not records:
+        found += [from_file(file) for file in files if file.resolve() not in known]
+        known |= {file.resolve() for file in files}
+    if not found:
         raise ValueError("there is nothing to merge: give records, files or folders")
-    names = {id(record): _name(record, number) for number, record in enumerate(records, start=1)}
-    _check_one_run(records, names)
-    chosen, left_out = _without_doubles(records, names)
+    return found
+
+
+def merged(sources: Sequence[MergeSource]) -> Merged:
+    """Merge records that were found."""
+    _check_one_run(sources)
+    chosen, left_out = _without_doubles(sources)
     # In the order of the samples: what is said about model and data is that of the first.
-    chosen.sort(key=lambda record: record.seen)
-    first = chosen[0]
+    chosen.sort(key=lambda source: source.summary.seen)
+    first = chosen[0].summary
     result = Record(
         deepcopy(first.model), deepcopy(first.data), deepcopy(first.settings), complete=True,
         versions=dict(first.versions), identity=deepcopy(first.identity),
     )  # fmt: skip
-    for record in chosen:
-        result.merge(record)
+    for source in chosen:
+        result.merge(source.read())
     total = first.data.get("samples")
     gone = missing(result.seen, total) if isinstance(total, int) else []
     if isinstance(total, int):
         result.complete = not gone
-    return Merged(result, gone, _unfinished(records) if gone else [], left_out)
+    shards = [source.summary.shard for source in sources if source.summary.shard is not None]
+    return Merged(result, gone, _unfinished(shards) if gone else [], left_out)
 
 
-def output_file(record: Record, records: Sequence[Record]) -> Path:
+def output_file(sources: Sequence[MergeSource]) -> Path:
     """The file of the whole run, beside the first record; the same command continues it."""
-    folder = next((each.file.parent for each in records if each.file is not None), Path())
-    return folder / f"{file_stem(record)}.json"
+    folder = next((source.file.parent for source in sources if source.file is not None), Path())
+    return folder / f"{file_stem(sources[0].summary)}.json"
 
 
-def _name(record: Record, number: int) -> str:
-    return f"record {number}" if record.file is None else str(record.file)
-
-
-def _check_one_run(records: Sequence[Record], names: dict[int, str]) -> None:
-    first = records[0]
-    for record in records:
-        name = names[id(record)]
-        if found := runs_differ(first, record):
+def _check_one_run(sources: Sequence[MergeSource]) -> None:
+    first = sources[0]
+    for source in sources:
+        if found := runs_differ(first.summary, source.summary):
             more = f", and {len(found) - 3} others" if len(found) > 3 else ""
             raise ValueError(
-                f"{names[id(first)]} and {name} are not of one run: they differ in "
-                f"{'; '.join(found[:3])}{more}.{_runs(records)}"
+                f"{first.name} and {source.name} are not of one run: they differ in "
+                f"{'; '.join(found[:3])}{more}.{_runs(sources)}"
             )
-        if unknown := record.identity.get("unknown"):
+        if unknown := source.summary.identity.get("unknown"):
+            why = unknown[0] if isinstance(unknown, list) else unknown
             raise ValueError(
-                f"{name} is of a model that cannot be identified ({unknown[0]}): nobody can tell "
+                f"{source.name} is of a model that cannot be identified ({why}): nobody can tell "
                 "whether another record is of the same"
             )
 
 
-def _runs(records: Sequence[Record]) -> str:
+def _runs(sources: Sequence[MergeSource]) -> str:
     """How many runs there are, for somebody who gave a whole folder."""
-    kinds: dict[str, int] = {}
-    for record in records:
-        kinds[short_digest(record)] = kinds.get(short_digest(record), 0) + 1
-    return f" There are {len(kinds)} runs in {len(records)} records: give the files of one of them."
+    kinds = {short_digest(source.summary) for source in sources}
+    return f" There are {len(kinds)} runs in {len(sources)} records: give the files of one of them."
 
 
-def _without_doubles(
-    records: Sequence[Record], names: dict[int, str]
-) -> tuple[list[Record], list[str]]:
+def _without_doubles(sources: Sequence[MergeSource]) -> tuple[list[MergeSource], list[str]]:
     """Records that share no samples, and the names of those that hold nothing new."""
-    chosen: list[Record] = []
+    chosen: list[MergeSource] = []
     left_out = []
-    for record in sorted(records, key=lambda record: (-record.samples, record.seen)):
-        name = names[id(record)]
-        twice = shared(joined(span for each in chosen for span in each.seen), record.seen)
-        if chosen and counted(twice) == record.samples:
-            left_out.append(name)
+    held: list[Span] = []
+    for source in sorted(sources, key=lambda each: (-each.summary.samples, each.summary.seen)):
+        seen = source.summary.seen
+        twice = shared(held, seen)
+        if chosen and counted(twice) == counted(seen):
+            left_out.append(source.name)
         elif twice:
-            others = [names[id(each)] for each in chosen if shared(each.seen, record.seen)]
+            others = [each.name for each in chosen if shared(each.summary.seen, seen)]
             raise ValueError(
-                f"{name} and {', '.join(others[:3])} both hold the samples {said(twice)}, and each "
-                "has others besides: leave one of them out, and audit what is missing then"
+                f"{source.name} and {', '.join(others[:3])} both hold the samples {said(twice)}, "
+                "and each has others besides: leave one of them out, and audit what is missing then"
             )
         else:
-            chosen.append(record)
+            chosen.append(source)
+            held = joined([*held, *seen])
     return chosen, sorted(left_out)
 
 
-def _unfinished(records: Sequence[Record]) -> list[str]:
-    """Shards that are missing or stopped, if all records are shards of the same number of them."""
-    shards = [record.shard for record in records if record.shard is not None]
+def _unfinished(shards: Sequence[Shard]) -> list[str]:
+    """Shards that are missing or stopped, if all of them are of the same number."""
     if len({shard.total for shard in shards}) != 1 or shards[0].total > 10_000:
         return []
     done = {shard.number for shard in shards if shard.complete}

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from taut._base.lock import locked
-from taut.audit.merge import Merged, merged, output_file, read_all
-from taut.audit.record import Record
+from taut.audit.merge import Merged, MergeSource, from_file, merged, output_file, read_all
 
 
 def merge_files(places: Sequence[str | Path], output: str | Path | None = None) -> Merged:
@@ -27,28 +26,27 @@ def merge_files(places: Sequence[str | Path], output: str | Path | None = None) 
     Merged
         The record, and which samples and shards are missing.
     """
-    records = read_all(places)
-    found = merged(records)
-    file = output_file(found.record, records) if output is None else Path(output)
+    sources = read_all(places)
+    file = output_file(sources) if output is None else Path(output)
     if file.is_dir():
         raise ValueError(f"{file} is a folder: give the name of a file to write")
     if file.suffix != ".json":  # a page or a table beside it would take its place
         raise ValueError(f"{file}: the name of a record ends in .json")
-    with locked(file):  # an audit may be at work on it
-        if file.exists() and not any(_is(record, file) for record in records):
-            found = merged([*records, _there(file)])
+    with locked(file):  # an audit may be at work on it, and may have added to it meanwhile
+        others = [each for each in sources if each.file is None or not _same(each.file, file)]
+        found = merged([*others, *([_there(file)] if file.exists() else [])])
         found.record.save(file)
     found.record.file = file
     return found
 
 
-def _is(record: Record, file: Path) -> bool:
-    return record.file is not None and record.file.resolve() == file.resolve()
+def _same(one: Path, other: Path) -> bool:
+    return one.resolve() == other.resolve()
 
 
-def _there(file: Path) -> Record:
+def _there(file: Path) -> MergeSource:
     """The record that lies where the result goes."""
     try:
-        return Record.load(file)
+        return from_file(file)
     except ValueError as error:
         raise ValueError(f"{error}. It is in the way: give another name to write to") from None
