@@ -13,7 +13,7 @@ import torch.distributed as distributed
 T = TypeVar("T")
 # How long a process that is done waits for the others: shares of the data differ in length, and a
 # process that has died is noticed at once.
-PATIENCE = timedelta(days=30)
+PATIENCE = timedelta(days=7)
 
 
 class Processes(NamedTuple):
