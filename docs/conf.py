@@ -8,6 +8,7 @@ copyright = "2026, the taut developers"
 release = taut.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 2
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = "taut"

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+pytest.importorskip("transformers")
 from taut._base.lock import locked  # noqa: E402
 from taut.audit import Auditor, Record, run  # noqa: E402
 from taut.audit import resume as _resume  # noqa: E402
@@ -29,19 +29,14 @@ from taut.models.load import load  # noqa: E402
 from taut.models.samples import Samples  # noqa: E402
 from taut.models.tokenizer import tokenizer_of  # noqa: E402
 from tests.helpers.architectures import tiny  # noqa: E402
-from tests.helpers.audit_processes import LINES, options, processes, same  # noqa: E402
+from tests.helpers.audit_processes import LINES, options, processes, same, small_bert  # noqa: E402
 
 nn = torch.nn
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    place = tmp_path_factory.mktemp("bert")
-    tiny("bert")[0].save_pretrained(place)
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "ran"]
-    (place / "vocab.txt").write_text("\n".join(words))
-    transformers.BertTokenizer(str(place / "vocab.txt")).save_pretrained(place)
-    return place
+    return small_bert(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture(scope="module")

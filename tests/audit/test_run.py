@@ -96,7 +96,7 @@ def test_the_order_of_batches_does_not_matter():
     assert merged.samples == whole.samples
     for mine, theirs in zip(merged.layers, whole.layers, strict=True):
         a, b = mine.state, theirs.state
-        for group in ("counts", "maxima", "places", "histograms"):
+        for group in ("counts", "sums", "rests", "maxima", "places", "histograms"):
             for key in getattr(a, group):
                 assert np.array_equal(getattr(a, group)[key], getattr(b, group)[key]), (group, key)
         assert mine.grid.to_dict() == theirs.grid.to_dict()
@@ -279,13 +279,7 @@ def test_two_processes_give_the_record_of_one(folder, tmp_path):
     assert done.returncode == 0, done.stderr
     both = json.loads(done.stdout)
     assert len(list((tmp_path / "b").glob("*.json"))) == 1  # the parts are gone
-    for key in ("samples", "complete", "tokens", "missed", "model", "data"):
-        assert both[key] == alone[key], key
-    for mine, theirs in zip(both["layers"], alone["layers"], strict=True):
-        for key in ("path", "counts", "maxima", "places", "histograms", "grid"):
-            assert mine[key] == theirs[key], key
-        for key in mine["sums"]:
-            assert mine["sums"][key] == pytest.approx(theirs["sums"][key], rel=1e-9)
+    assert both == alone  # to the last bit of every number
 
 
 def test_records_are_compared(tmp_path):

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from taut._base.terminal_text import say
@@ -65,8 +65,9 @@ def _held(place: Path) -> int | None:
         except FileNotFoundError:
             same = False
         if same:
-            os.truncate(lock, 0)
-            os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            with suppress(OSError):  # a full disk: others are kept out all the same
+                os.truncate(lock, 0)
+                os.write(lock, f"process {os.getpid()} on {socket.gethostname()}".encode())
             return lock
         os.close(lock)
 

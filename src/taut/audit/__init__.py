@@ -1,8 +1,9 @@
 """Audit: measure every attention softmax of a model on data, and how sensitive each head is.
 
 :func:`run` takes a model and data, by name or as objects, and returns a :class:`Record`;
-:func:`findings` says what stands out in it, :func:`compare` sets records side by side, and
-:func:`write_report` writes a page. Needs PyTorch, the extra ``torch``.
+:func:`merge` makes one record of those of several machines, :func:`findings` says what stands out
+in it, :func:`compare` sets records side by side, and :func:`write_report` writes a page.
+Needs PyTorch, the extra ``torch``.
 """
 
 from taut._base.optional import needing as _needing
@@ -17,11 +18,14 @@ from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
 from taut.audit.layer_record import LayerRecord
+from taut.audit.merge import Merged, merge
+from taut.audit.merge_files import merge_files
 from taut.audit.record import Record
 from taut.audit.records_in_folder import FolderEntry, records_in
 from taut.audit.report.layer_names import layer_pattern, short_layer_names
 from taut.audit.report.page import save_picture, write_report
 from taut.audit.run import run
+from taut.audit.shard import Shard
 from taut.audit.statistics.column import Column
 from taut.models import Captured, Missed, capture
 
@@ -34,15 +38,19 @@ __all__ = [
     "Finding",
     "FolderEntry",
     "LayerRecord",
+    "Merged",
     "Missed",
     "Record",
     "Settings",
+    "Shard",
     "capture",
     "compare",
     "coverage_sentences",
     "data_sentences",
     "findings",
     "layer_pattern",
+    "merge",
+    "merge_files",
     "record_differences",
     "records_in",
     "run",

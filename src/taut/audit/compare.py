@@ -75,5 +75,6 @@ def record_differences(*records: Record) -> list[str]:
             found.append(f"Settings differ: {key} {', '.join(map(str, values))}.")
     for number, record in enumerate(records, start=1):
         if not record.complete:
-            found.append(f"Record {number} is partial: {record.samples} samples were seen.")
+            part = "partial" if record.shard is None else str(record.shard)
+            found.append(f"Record {number} is {part}: {record.samples} samples were seen.")
     return found

@@ -107,8 +107,8 @@ def given_batches(given: Any, model: nn.Module) -> AuditData:
     """Batches that were given themselves, numbered and with a digest of what is in them."""
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)):
         raise TypeError(
-            "with a folder, give data by name, samples, or a list of batches: an audit is resumed "
-            f"by the number of the batch, and a {type(given).__name__} can be read only once"
+            "with a folder or a shard, give data by name, samples, or a list of batches: they are "
+            f"found by the number of the batch, and a {type(given).__name__} can be read only once"
         )
     ends = [0]
     for inputs in given:

@@ -17,7 +17,7 @@ from taut._base.lock import locked
 from taut._base.terminal_text import say
 from taut.audit.record import Record
 from taut.audit.run_identity import runs_differ, short_digest
-from taut.audit.sample_spans import Span, count, shared
+from taut.audit.sample_spans import Span, count, joined, shared
 
 
 class PartFile(NamedTuple):
@@ -33,21 +33,32 @@ def claimed(fresh: Record, folder: Path) -> Iterator[Path]:
 
     Where a file of this name holds another run, or where nobody can know, it is another name.
     """
-    name = fresh.model["name"]
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
-    stem, number = f"{safe[-100:]}-{short_digest(fresh)}", 1
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"cannot make the folder {folder}: {error.strerror}") from None
+    stem, number = file_stem(fresh), 1
+    part = "" if fresh.shard is None else f".shard-{fresh.shard.number}-of-{fresh.shard.total}"
+    make_folder(folder)
     while True:
-        file = folder / (f"{stem}.json" if number == 1 else f"{stem}-{number}.json")
+        file = folder / f"{stem}{'' if number == 1 else f'-{number}'}{part}.json"
         with locked(file):
             if (why := _foreign(file, fresh)) is None:
                 yield file
                 return
         _say(f"{file} {why}: another name is used")
         number += 1
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of an audit, which every machine does that has a disk of its own."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
+def file_stem(record: Record) -> str:
+    """The name of the file of a record, without its ending: the model, and a digest of the run."""
+    name = record.model.get("name", "")
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "model"
+    return f"{safe[-100:]}-{short_digest(record)}"
 
 
 def _foreign(file: Path, fresh: Record) -> str | None:
@@ -109,6 +120,8 @@ def _fits(record: Record, fresh: Record, every: Sequence[Span]) -> None:
     """Raise a ValueError if a part does not hold whole batches of this run."""
     if found := runs_differ(record, fresh):
         raise ValueError(f"it belongs to another run, which differs in {', '.join(found[:3])}")
+    if lost := record.samples - count(shared(joined(every), record.seen)):
+        raise ValueError(f"it holds {lost} samples that are not of {fresh.shard or 'these data'}")
     begins, ends = {first for first, _ in every}, {end for _, end in every}
     for first, end in record.seen:
         if first not in begins or end not in ends:

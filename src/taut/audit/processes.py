@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import torch.distributed as distributed
 
 T = TypeVar("T")
+# How long a process that is done waits for the others: shares of the data differ in length, and a
+# process that has died is noticed at once.
+PATIENCE = timedelta(days=7)
 
 
 class Processes(NamedTuple):
@@ -73,7 +77,7 @@ def processes() -> Iterator[Processes]:
         return
     started = not distributed.is_initialized()
     if started:
-        distributed.init_process_group("gloo")
+        distributed.init_process_group("gloo", timeout=PATIENCE)
     local = int(os.environ.get("LOCAL_RANK", "0"))
     try:
         yield Processes(distributed.get_rank(), distributed.get_world_size(), local)

@@ -16,8 +16,10 @@ from taut.audit.head_table import head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record_checks import read_record
 from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
+from taut.audit.record_parquet import parquet_bytes
 from taut.audit.sample_spans import Span, joined, said, shared
 from taut.audit.sample_spans import count as counted
+from taut.audit.shard import Shard
 from taut.audit.statistics.column import Column
 from taut.audit.statistics.head_state import HeadState
 
@@ -37,6 +39,8 @@ class Record:
         their number.
     complete
         Whether all of the data was seen.
+    shard
+        Which part of the data this is, if it was audited as one of several; None for all of it.
     missed
         Attention that could not be seen: module and operation.
     tokens
@@ -58,6 +62,7 @@ class Record:
     layers: list[LayerRecord] = field(default_factory=list)
     seen: list[Span] = field(default_factory=list)
     complete: bool = False
+    shard: Shard | None = None
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
     logits: LayerRecord | None = None
@@ -138,6 +143,15 @@ class Record:
         self.seen = joined([*self.seen, *other.seen])
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
+        if other.shard is not None and not other.shard.is_part_of(self.shard):
+            self.shard = None
+
+    def finished(self, done: bool = True) -> None:
+        """Note whether all samples were seen: of the shard, if it is one, or of all data."""
+        if self.shard is None:
+            self.complete = done
+        else:
+            self.shard = self.shard._replace(complete=done)
 
     def _fits(self, other: Record) -> None:
         """Raise an error if another record cannot be merged."""
@@ -193,6 +207,10 @@ class Record:
         frame = pandas.DataFrame(self.heads, columns=list(self.columns))
         frame.attrs["columns"] = {name: each.to_dict() for name, each in self.columns.items()}
         return frame
+
+    def to_parquet(self, file: str | Path) -> None:
+        """Write the heads as Parquet, one row each; metadata says what the columns are."""
+        write_whole(parquet_bytes(self), Path(file))
 
     def _repr_html_(self) -> str:
         """The record in a notebook: its heat map and its most sensitive heads."""

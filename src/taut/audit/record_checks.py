@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut._base.json_files import read_json, unsealed
+from taut.audit.record_versions import upgraded
 from taut.audit.sample_spans import Span, checked
 from taut.audit.sample_spans import count as counted
 
@@ -30,11 +31,10 @@ def read_record(file: Path, version: int) -> dict[str, Any]:
         raise ValueError(f"{file} is not a record of an audit: {error}") from None
     if not isinstance(data, dict) or type(data.get("taut_audit")) is not int:
         raise ValueError(f"{file} is not a record of an audit")
-    if data["taut_audit"] != version:
-        raise ValueError(
-            f"{file} is a record of version {_short(data['taut_audit'])}, and this taut reads "
-            f"version {version}: run the audit again"
-        )
+    try:
+        upgraded(data, version)  # whether it can be: what it says about itself is not checked yet
+    except ValueError as error:
+        raise ValueError(f"{file} is {error}") from None
     try:
         found = unsealed(data)
     except RecursionError:
@@ -44,7 +44,7 @@ def read_record(file: Path, version: int) -> dict[str, Any]:
             f"{file} was damaged, or edited by hand: its checksum is not that of its numbers. Take "
             "another copy of it, or run the audit again"
         )
-    return found
+    return upgraded(found, version)
 
 
 def part(data: Any, key: str, kind: type, what: str = "the record") -> Any:

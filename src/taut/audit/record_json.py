@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from taut._base.json_files import plain
 from taut.audit.head_table import kept_kinds
 from taut.audit.layer_record import LayerRecord
-from taut.audit.record_checks import facts, part, spans, words
+from taut.audit.record_checks import count, facts, part, spans, words
+from taut.audit.shard import Shard
 
 if TYPE_CHECKING:
     from taut.audit.record import Record
@@ -27,6 +28,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
         "samples": record.samples,
         "seen": [list(span) for span in record.seen],
         "complete": record.complete,
+        "shard": None if record.shard is None else record.shard._asdict(),
         "missed": [list(item) for item in record.missed],
         "tokens": record.tokens,
         **_labels(record),
@@ -56,10 +58,19 @@ def record_fields(data: dict[str, Any]) -> dict[str, Any]:
         "layers": layers,
         "seen": spans(data),
         "complete": part(data, "complete", bool),
+        "shard": None if data.get("shard") is None else _shard(data["shard"]),
         "missed": [(module, operation) for module, operation in missed],
         "tokens": words(part(data, "tokens", dict)),
         "logits": logits,
     }
+
+
+def _shard(data: Any) -> Shard:
+    total = count(data, "total", "the shard", least=2)
+    number = count(data, "number", "the shard", least=1)
+    if number > total:
+        raise ValueError(f"there is no shard {number} of {total}")
+    return Shard(number, total, part(data, "complete", bool, "the shard"))
 
 
 def check_labels(record: Record, data: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from taut._base.terminal_text import say
 from taut.audit.auditor import Auditor
 from taut.audit.interrupt import uninterrupted
 from taut.audit.model_and_data import AuditData
-from taut.audit.part_files import claimed, part_of, read_parts, remove, together
+from taut.audit.part_files import claimed, make_folder, part_of, read_parts, remove, together
 from taut.audit.processes import Processes
 from taut.audit.record import Record
 from taut.audit.run_identity import runs_differ
@@ -37,6 +37,7 @@ def run_in_folder(
     _agree(record, here)
     with ExitStack() as held:
         file = here.first(lambda: held.enter_context(claimed(record, folder)))
+        make_folder(file.parent)
         _take_up(record, file, here, data.spans)
         left = here.first(lambda: _left(record, data.spans))
         record.file = file
@@ -66,11 +67,11 @@ def _take_up(record: Record, file: Path, here: Processes, every: list[Span]) -> 
     collected = here.collected([part.record for part in found])
     if collected is not None:
         together([part for parts in collected for part in parts], record)
-        record.complete = not _left(record, every)
-        state = (file, record.seen, record.complete)
-        there = [(part.file, part.record.seen, part.record.complete) for part in found]
+        record.finished(not _left(record, every))
+        state = (file, record.seen, record.complete, record.shard)
+        there = [(p.file, p.record.seen, p.record.complete, p.record.shard) for p in found]
         if record.samples and state not in there:
-            record.save(file)
+            _save(record, file)
     here.all(None)  # it is written: the parts may go
     remove([part.file for part in found if part.file != file])
 
@@ -86,14 +87,23 @@ def _left(record: Record, every: list[Span]) -> list[Span]:
     return [span for span in every if not is_seen(span[0])]
 
 
+def _save(record: Record, file: Path) -> None:
+    try:
+        record.save(file)
+    except OSError as error:
+        raise OSError(
+            f"{error}. What was saved before is kept: mend this and run it again to continue"
+        ) from error
+
+
 def _finished(record: Record, file: Path, here: Processes) -> Record:
     """The record of all processes, which the first one writes."""
     every = here.collected(record)
     if every is not None:
         for other in every[1:]:
             record.merge(other)
-        record.complete = True
-        record.save(file)
+        record.finished()
+        _save(record, file)
     whole = here.first(lambda: record)  # it is written: the parts may go
     if here.rank:
         remove([part_of(file, here.rank)])
@@ -119,7 +129,7 @@ def _kept(record: Record, file: Path, here: Processes) -> Iterator[list[bool]]:
     finally:
         with uninterrupted():
             if record.samples:
-                record.save(file)
+                _save(record, file)
 
 
 def _work(auditor: Auditor, data: AuditData, mine: list[Span], file: Path, *, quiet: bool) -> None:
@@ -128,14 +138,7 @@ def _work(auditor: Auditor, data: AuditData, mine: list[Span], file: Path, *, qu
     total = record.samples + sum(end - first for first, end in mine)
     made = data.make(mine)
     for batch in shown(made, total, "samples", done=lambda: record.samples, quiet=quiet):
-        try:
-            auditor.add(batch.inputs, tokens=batch.tokens, first=batch.first)
-        except RuntimeError as error:  # of accelerators OutOfMemoryError, of the host this
-            if "memory" not in str(error):
-                raise
-            size = auditor.settings.batch_size
-            smaller = f"a batch size of {size // 2}" if size > 1 else "a smaller largest length"
-            raise ValueError(f"out of memory: try {smaller}") from None
+        auditor.add(batch.inputs, tokens=batch.tokens, first=batch.first)
         if time.monotonic() - saved > SAVE_EVERY:
-            record.save(file)
+            _save(record, file)
             saved = time.monotonic()

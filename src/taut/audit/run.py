@@ -19,9 +19,12 @@ from taut.audit.model_and_data import (
     load_model,
     read_data,
 )
+from taut.audit.out_of_memory import memory_explained
 from taut.audit.processes import Processes, processes
 from taut.audit.record import Record
 from taut.audit.resume import run_in_folder
+from taut.audit.sample_spans import count
+from taut.audit.shard import Shard, read_shard
 from taut.models import Samples
 
 
@@ -31,6 +34,7 @@ def run(
     *,
     name: str = "",
     folder: str | Path | None = None,
+    shard: str | tuple[int, int] | None = None,
     progress: bool = False,
     settings: AuditSettings | None = None,
     **options: Any,
@@ -55,6 +59,10 @@ def run(
         call continues an audit that was stopped. Processes that torchrun or accelerate started
         share the samples, and all of them return the whole record. Without a folder every process
         audits all of the data it is given.
+    shard
+        Which part of the data to audit where several jobs share it: ``(3, 16)`` or ``"3/16"`` for
+        the third of sixteen; ``"auto"`` as the variables of a job array say, ``"auto/16"`` in an
+        array with the tasks 1 to 16. :func:`taut.audit.merge` makes one record of all shards.
     progress
         Whether to show a progress bar, if there is a terminal.
     settings, options
@@ -66,7 +74,8 @@ def run(
     Record
         ``.heads`` lists every head, ``.ranked`` the most sensitive first, ``.to_pandas()`` makes a
         table, ``.save`` writes it to a file. With a folder, ``.file`` is where it is kept, and
-        Ctrl-C returns the record of what was seen until then: ``.complete`` is False.
+        Ctrl-C returns the record of what was seen until then: ``.complete`` is False. That of a
+        shard is not complete either, and ``.shard.complete`` says whether its own part is.
 
     Examples
     --------
@@ -80,12 +89,13 @@ def run(
     True
     """
     asked = replace(settings or AuditSettings(), **options)
-    with processes() if folder is not None else _alone() as here:
+    mine = read_shard(shard)
+    with processes() if folder is not None else _alone() as here, memory_explained(asked):
         network, place = load_model(model, asked)
         given = read_data(data, asked)
         record = fresh_record(network, name or place, place)
-        record.settings = asked.to_dict()
-        if folder is None and not isinstance(given, Samples):
+        record.settings, record.shard = asked.to_dict(), mine
+        if folder is None and mine is None and not isinstance(given, Samples):
             _one_by_one(Auditor(network, record, settings=asked), given)
         else:
             batched = (
@@ -95,12 +105,24 @@ def run(
             )
             record.data = batched.description
             record.identity["reader"] = batched.reader
+            if mine is not None:
+                batched = _share(record, batched, mine)
             auditor = Auditor(network, record, settings=asked)
             if folder is None:
                 _in_memory(auditor, batched, progress)
             else:
                 record = run_in_folder(auditor, batched, Path(folder), here, progress)
     return _checked(record, asked)
+
+
+def _share(record: Record, data: AuditData, shard: Shard) -> AuditData:
+    """The batches of a shard, which must be recognised later as a part of this run."""
+    if unknown := record.identity.get("unknown"):
+        raise ValueError(
+            f"the model cannot be identified ({unknown[0]}), so that nobody could tell whether "
+            "records of its shards belong together: audit it without a shard"
+        )
+    return data._replace(spans=shard.of(data.spans))
 
 
 def _alone() -> Any:
@@ -118,11 +140,11 @@ def _one_by_one(auditor: Auditor, batches: Iterable[Any]) -> None:
 
 
 def _in_memory(auditor: Auditor, data: AuditData, progress: bool) -> None:
-    record, total = auditor.record, data.description["samples"]
+    record, total = auditor.record, count(data.spans)
     made = data.make(data.spans)
     for batch in shown(made, total, "samples", done=lambda: record.samples, quiet=not progress):
         auditor.add(batch.inputs, tokens=batch.tokens, first=batch.first)
-    record.complete = True
+    record.finished()
 
 
 def _checked(record: Record, settings: AuditSettings) -> Record:

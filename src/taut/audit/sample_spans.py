@@ -40,6 +40,16 @@ def shared(one: Iterable[Span], other: Iterable[Span]) -> list[Span]:
     return joined(found)
 
 
+def missing(spans: Iterable[Span], total: int) -> list[Span]:
+    """What sorted ranges leave of the samples from 0 to ``total``."""
+    found, reached = [], 0
+    for first, end in [*spans, (total, total)]:
+        if reached < min(first, total):
+            found.append((reached, min(first, total)))
+        reached = max(reached, end)
+    return found
+
+
 def checked(spans: Iterable[Iterable[int]]) -> list[Span]:
     """Check ranges that were read from a file; a ValueError says what is wrong."""
     found = [(int(first), int(end)) for first, end in spans]

@@ -14,12 +14,14 @@ from taut.cli.errors import explained, typer
 from taut.cli.options import (
     Dtype,
     MaxLength,
+    Parquet,
     Revision,
     TrustRemoteCode,
     comma_separated,
     numbers,
     queries_of,
 )
+from taut.cli.record_form import RecordForm, is_first_process
 
 app = typer.Typer()
 USUAL = AuditSettings()  # the defaults stand there
@@ -97,6 +99,14 @@ def audit(
         int, typer.Option(help="Seed of the random directions and sampled rows.")
     ] = USUAL.seed,
     revision: Revision = USUAL.revision,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            help="Part of the data for this job, counted from 1: i/n, as in 1/4 to 4/4; or auto in "
+            "a job array of Slurm and others, or auto/n if its tasks are 1 to n. taut merge makes "
+            "one record of all parts."
+        ),
+    ] = None,
     output_dir: Annotated[
         Path, typer.Option(help="Folder for the record and the report.")
     ] = FOLDER,
@@ -110,13 +120,14 @@ def audit(
     show: Annotated[
         int, typer.Option(help="Number of heads to list, the most sensitive first.")
     ] = 10,
+    parquet: Parquet = False,
     trust_remote_code: TrustRemoteCode = USUAL.trust_remote_code,
 ) -> None:
     """Measure every attention softmax of a model on data, and how sensitive each head is.
 
     Ctrl-C leaves a valid record of what was seen, and the same command
-    continues it. Exits with 0 on success, 3 if not all of the data was
-    seen, and 2 if the input is wrong.
+    continues it. Exits with 0 on success, 3 if not all of the data (or of
+    the shard) was seen, and 2 if the input is wrong.
     """
     # Threads of PyTorch that wait by spinning would take the cores from the kernels in between.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -132,16 +143,16 @@ def audit(
                 "give --data: text, a text file, images, .wav files, tensors, a table, or a data "
                 "set on the Hub (hf:name:configuration:split)"
             )
+        form = RecordForm(show, as_json=json, parquet=parquet)
         if model is None:
-            complete = _embedded(data or [], settings, output_dir, show, as_json=json)
+            complete = _embedded(data or [], settings, output_dir, shard, form)
         else:
-            given = (model, data or [], settings, output_dir)
-            complete = _audit(*given, show=show, as_json=json) is not None
+            complete = _audit(model, data or [], settings, output_dir, shard, form) is not None
     raise typer.Exit(0 if complete else 3)
 
 
 def _embedded(
-    data: list[str], settings: AuditSettings, folder: Path, show: int, *, as_json: bool
+    data: list[str], settings: AuditSettings, folder: Path, shard: str | None, form: RecordForm
 ) -> bool:
     """Audit the models that come with taut, and compare them; return whether all was seen."""
     from taut.cli.comparison_table import show_comparison
@@ -152,13 +163,13 @@ def _embedded(
     files = []
     for label, place in embedded_models().items():
         samples: Any = data or embedded_data(settings.limit)
-        file = _audit(str(place), samples, settings, folder, name=label, show=show, as_json=as_json)
+        file = _audit(str(place), samples, settings, folder, shard, form, name=label)
         if file is None:
             return False
         files.append(file)
-    if not as_json and _is_first_process():
+    if not form.as_json and not shard and is_first_process():
         say("")
-        show_comparison(files, show, as_json=False)
+        show_comparison(files, form.show, as_json=False)
     return True
 
 
@@ -167,28 +178,19 @@ def _audit(
     data: Any,
     settings: AuditSettings,
     folder: Path,
+    shard: str | None,
+    form: RecordForm,
     *,
     name: str = "",
-    show: int,
-    as_json: bool,
 ) -> Path | None:
-    """Audit one model and show it; return the file of the record if all of the data was seen."""
-    from taut.audit import run, write_report
-    from taut.cli.record_table import show_record
+    """Audit one model and show it; return the file of the record if all of its data was seen."""
+    from taut.audit import run
 
-    record = run(model, data, name=name, folder=folder, progress=True, settings=settings)
-    if record.samples and _is_first_process():  # the others have nothing to add
-        assert record.file is not None
-        if as_json:
-            print(record.to_json())
-        else:
-            show_record(record, show)
-            say(f"record: {record.file}")
-            page = record.file.with_suffix(".html")
-            write_report(record, page)
-            say(f"report: {page}")
-    return record.file if record.complete else None
-
-
-def _is_first_process() -> bool:
-    return os.environ.get("RANK", "0") == "0"
+    form.check()
+    record = run(
+        model, data, name=name, folder=folder, shard=shard, progress=True, settings=settings
+    )
+    if is_first_process():  # the others have nothing to add
+        form.give(record)
+    done = record.complete if record.shard is None else record.shard.complete
+    return record.file if done else None

@@ -6,7 +6,7 @@ from taut.cli.errors import typer
 
 app = typer.Typer()
 PACKAGES = ("taut", "numpy", "numba", "torch", "transformers", "safetensors", "jax", "jinja2",
-            "accelerate", "tokenizers", "sacrebleu")  # fmt: skip
+            "accelerate", "pyarrow", "tokenizers", "sacrebleu")  # fmt: skip
 
 
 @app.command()

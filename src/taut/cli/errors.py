@@ -39,7 +39,8 @@ def explained(command: str, *extras: str) -> Iterator[None]:
         mend = install(*wanted, packages=error.packages)
         say(f"taut {command}: {error.what}: {mend}", file=sys.stderr)
         raise typer.Exit(2) from None
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError) as error:
-        for line in f"taut {command}: {error}".split("\n"):
+    except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        why = str(error) or ("out of memory" if isinstance(error, MemoryError) else repr(error))
+        for line in f"taut {command}: {why}".split("\n"):
             say(line, file=sys.stderr)
         raise typer.Exit(2) from None

@@ -31,6 +31,7 @@ def show_folder(folder: Path) -> None:
             say(entry.error)
         else:
             state = "complete" if entry.complete else "partial"
-            say(f"{entry.file}: {entry.name}, {entry.samples} samples, {state}")
+            which = f", {entry.shard}" if entry.shard else ""
+            say(f"{entry.file}: {entry.name}{which}, {entry.samples} samples, {state}")
     if not found:
         say(f"no audits in {folder}")

@@ -18,6 +18,10 @@ TrustRemoteCode = Annotated[
     typer.Option("--trust-remote-code", help="Run Python code that comes with the model."),
 ]
 MaxLength = Annotated[int, typer.Option(min=1, help="Maximum number of tokens per text.")]
+Parquet = Annotated[
+    bool,
+    typer.Option("--parquet", help="Also write the heads as Parquet (.parquet) beside the record."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

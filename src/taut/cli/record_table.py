@@ -25,6 +25,8 @@ def show_record(record: Record, lines: int) -> None:
 
     console = Console()
     state = "" if record.complete else " (partial)"
+    if record.shard is not None:
+        state = f" ({record.shard}{'' if record.shard.complete else ', partial'})"
     say(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
     for line in (*data_sentences(record.data), *coverage_sentences(record)):
         say(line)

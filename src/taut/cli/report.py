@@ -7,6 +7,7 @@ from typing import Annotated
 
 from taut._base.terminal_text import say
 from taut.cli.errors import explained, typer
+from taut.cli.options import Parquet
 
 app = typer.Typer()
 
@@ -17,6 +18,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option(help="HTML file to write; by default beside the record.")
     ] = None,
+    parquet: Parquet = False,
     picture: Annotated[
         Path | None, typer.Option(help="Also draw the heat map of the mean constants (.svg).")
     ] = None,
@@ -27,8 +29,13 @@ def report(
 
         found = Record.load(record)
         page = record.with_suffix(".html") if output is None else output
+        if page.resolve() == record.resolve():
+            raise ValueError(f"the page would take the place of {record}: give another --output")
         write_report(found, page)
         say(f"report: {page}")
+        if parquet:
+            found.to_parquet(table := record.with_suffix(".parquet"))
+            say(f"heads: {table}")
         if picture is not None:
             save_picture(found, picture)
             say(f"picture: {picture}")

@@ -15,6 +15,7 @@ import numpy as np
 from taut._base.array import namespace, quietly
 from taut._softmax import directions, local_lipschitz, step_ratio
 from taut.audit.record_checks import count, finite, numbers, part
+from taut.audit.statistics.exact_sum import check_rests, exact_sum
 from taut.models import HIDDEN, AttentionRows
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -97,6 +98,7 @@ class Grid:
         # By the number of keys, up to 2, 4, 8, ...: rows, and the sum of what a random direction
         # reaches of what the worst one does, with the smallest step.
         self.counts, self.shares = np.zeros(LENGTHS), np.zeros((LENGTHS, shape[1]))
+        self.rests: list[Array] = []  # of the sums, see exact_sum
 
     def take(self, found: Ratios, chosen: Array) -> None:
         """Add the rows of this layer among those that were measured."""
@@ -108,7 +110,9 @@ class Grid:
         worst = found.worst[chosen, 0]
         share = np.divide(found.random[chosen, 0], worst, out=np.ones_like(worst), where=worst > 0)
         np.add.at(self.counts, np.minimum(places, LENGTHS - 1), 1)
-        np.add.at(self.shares, np.minimum(places, LENGTHS - 1), share)
+        added = np.zeros_like(self.shares)
+        np.add.at(added, np.minimum(places, LENGTHS - 1), share)
+        self.shares, self.rests = exact_sum([self.shares, *self.rests, added])
 
     def fits(self, other: Grid) -> None:
         """Raise an error if another grid cannot be merged."""
@@ -120,7 +124,8 @@ class Grid:
         self.fits(other)
         self.rows += other.rows
         self.counts += other.counts
-        self.shares += other.shares
+        terms = [self.shares, *self.rests, other.shares, *other.rests]
+        self.shares, self.rests = exact_sum(terms)
         for name in _ARRAYS:
             setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
 
@@ -131,6 +136,7 @@ class Grid:
             "norms": ["inf" if math.isinf(p) else p for p in self.norms],
             "rows": self.rows,
             **{name: finite(getattr(self, name)) for name in (*_ARRAYS, *_SUMS)},
+            "rests": [finite(rest) for rest in self.rests],
         }
 
     @classmethod
@@ -150,6 +156,9 @@ class Grid:
         }
         grid = cls(epsilons, [float(p) for p in norms])
         grid.rows = count(data, "rows", "grid")
+        rests = part(data, "rests", list, "grid")
+        grid.rests = [numbers(rest, shapes[-1], "'rests' of a grid") for rest in rests]
+        check_rests(read["shares"], grid.rests, "a grid")
         for name, values in read.items():
             setattr(grid, name, values)
         return grid

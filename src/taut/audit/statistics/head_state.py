@@ -1,7 +1,8 @@
 """What is kept of every head of a layer: counts, sums, maxima and histograms of its rows.
 
 All of it can be merged: counts, sums and histograms add, and of two maxima the larger stays, with
-the smaller place where they are equal, so that the order of the data does not matter.
+the smaller place where they are equal. Sums are exact, so that the order of the data does not
+matter, to the last bit.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from taut._base.settings import AuditSettings
 from taut.audit.statistics import STATISTICS
+from taut.audit.statistics.exact_sum import exact_sum
 from taut.audit.statistics.statistic import Array, RowNumber
 from taut.models import RowMeasurements, constant_key
 
@@ -48,6 +50,7 @@ class HeadState:
         self.tops = {number.key: number.end for number in kept if number.end is not None}
         self.counts: dict[str, Array] = {n: np.zeros(heads, dtype=np.int64) for n in COUNTS}
         self.sums: dict[str, Array] = {n.key: np.zeros(heads) for n in kept if n.mean}
+        self.rests: dict[str, list[Array]] = {key: [] for key in self.sums}  # see exact_sum
         self.maxima = {n.key: np.full(heads, -np.inf) for n in kept if n.largest}
         # Where each maximum was: sample, query.
         self.places = {key: np.full((heads, 2), -1, dtype=np.int64) for key in self.maxima}
@@ -76,7 +79,7 @@ class HeadState:
         self.counts["above"] += (kept & (values["two"] >= self.threshold)).sum(axis=(0, 2))
         for name in self.sums:
             there = np.where(kept, values[name], 0.0)
-            self.sums[name] += there.sum(axis=(0, 2), dtype=np.float64)
+            self._plus(name, there.sum(axis=(0, 2), dtype=np.float64))
         _, head, _ = np.nonzero(kept)
         for name, end in self.tops.items():
             picked = values[name][kept]
@@ -89,6 +92,10 @@ class HeadState:
                 at = (values[name][:, h] == lowered[h]) & kept[:, h]
                 rows, places = np.nonzero(at)
                 self._raise(name, int(h), lowered[h], samples[rows], queries[rows, h, places])
+
+    def _plus(self, name: str, *terms: Array) -> None:
+        known = (self.sums[name], *self.rests[name])
+        self.sums[name], self.rests[name] = exact_sum([*known, *terms])
 
     def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
         """Keep a larger maximum and its place, the first if there are several."""
@@ -110,13 +117,11 @@ class HeadState:
     def merge(self, other: HeadState) -> None:
         """Merge what another process has seen."""
         self.fits(other)
-        for mine, theirs in (
-            (self.counts, other.counts),
-            (self.sums, other.sums),
-            (self.histograms, other.histograms),
-        ):
+        for mine, theirs in ((self.counts, other.counts), (self.histograms, other.histograms)):
             for name in mine:
                 mine[name] += theirs[name]
+        for name in self.sums:
+            self._plus(name, other.sums[name], *other.rests[name])
         self.affinity = np.maximum(self.affinity, other.affinity)
         for name in self.maxima:
             for h in range(self.heads):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from taut.audit.record_checks import count, finite, integers, numbers, part
+from taut.audit.statistics.exact_sum import check_rests
 from taut.audit.statistics.head_state import HeadState, row_numbers
 from taut.audit.statistics.statistic import Array
 from taut.models import constant_key
@@ -22,6 +23,7 @@ def state_to_dict(state: HeadState) -> dict[str, Any]:
         "threshold": state.threshold,
         "counts": _lists(state.counts),
         "sums": {name: finite(value) for name, value in state.sums.items()},
+        "rests": {name: [finite(v) for v in rests] for name, rests in state.rests.items()},
         "maxima": {name: finite(value) for name, value in state.maxima.items()},
         "places": _lists(state.places),
         "histograms": _lists(state.histograms),
@@ -50,6 +52,7 @@ def state_from_dict(data: dict[str, Any]) -> HeadState:
     _fill(state.histograms, data, "histograms", integers)
     _fill(state.places, data, "places", partial(integers, least=-1))
     _fill(state.sums, data, "sums", numbers)
+    _fill_rests(state, part(data, "rests", dict, what))
     _fill(state.maxima, data, "maxima", partial(numbers, missing=-np.inf))
     state.affinity = numbers(data.get("affinity"), (heads,), "affinity", np.inf)
     _check_consistent(state)
@@ -75,6 +78,13 @@ def _fill(kept: dict[str, Array], data: dict[str, Any], name: str, read: Any) ->
     given = part(data, name, dict, "a layer")
     for key, old in kept.items():
         kept[key] = read(given.get(key), old.shape, f"{key!r} of {name!r}")
+
+
+def _fill_rests(state: HeadState, given: dict[str, Any]) -> None:
+    for key, total in state.sums.items():
+        name = f"{key!r} of 'rests'"
+        state.rests[key] = [numbers(r, total.shape, name) for r in part(given, key, list, "rests")]
+        check_rests(total, state.rests[key], repr(key))
 
 
 def _lists(arrays: dict[str, Array]) -> dict[str, Any]:
