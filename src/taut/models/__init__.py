@@ -33,6 +33,15 @@ from taut.models.architectures.registry import (
     rms_norm,
 )
 from taut.models.attention_calls import Products, Scores, draw_seed, first_computation
+from taut.models.attention_gradients import AttentionGradients, attention_gradients
+from taut.models.attention_mode import (
+    AttentionMode,
+    FusedAttention,
+    fused_arguments,
+    split_heads,
+    watched,
+)
+from taut.models.attention_sums import AttentionGradient
 from taut.models.batches import Batch, batches, describe_fit
 from taut.models.blocks import ROLES, Block, Only, chosen_blocks, distinct_blocks, find_blocks
 from taut.models.capture import capture, real_rows
@@ -67,14 +76,18 @@ __all__ = [
     "ROLES",
     "Architecture",
     "AttentionDescription",
+    "AttentionGradient",
+    "AttentionGradients",
     "AttentionListener",
     "AttentionMaps",
+    "AttentionMode",
     "AttentionRows",
     "Batch",
     "Block",
     "Captured",
     "ContinuousInputs",
     "FeedForwardMaps",
+    "FusedAttention",
     "LayerDescription",
     "LinearMap",
     "Missed",
@@ -90,6 +103,7 @@ __all__ = [
     "additive_mask",
     "architecture",
     "at_path",
+    "attention_gradients",
     "attention_rows",
     "batch_size",
     "batches",
@@ -113,6 +127,7 @@ __all__ = [
     "find_feed_forward",
     "find_projections",
     "first_computation",
+    "fused_arguments",
     "has_lazy_parameters",
     "identify",
     "identify_preprocessor",
@@ -133,8 +148,10 @@ __all__ = [
     "replaceable_attention",
     "rms_norm",
     "seeing_itself",
+    "split_heads",
     "tensor_digest",
     "unchanged",
     "visible_mask",
+    "watched",
     "without_blind_rows",
 ]
