@@ -48,6 +48,7 @@ from taut.models.capture import capture, real_rows
 from taut.models.capture_training import AttentionListener
 from taut.models.captured import Captured, Missed
 from taut.models.continuous_inputs import ContinuousInputs, read_continuous_inputs
+from taut.models.disturbed_attention import DisturbedAttention
 from taut.models.eager_attention import eager_attention
 from taut.models.embedded import embedded_data, embedded_models
 from taut.models.layout import AttentionRows, attention_rows
@@ -86,6 +87,7 @@ __all__ = [
     "Block",
     "Captured",
     "ContinuousInputs",
+    "DisturbedAttention",
     "FeedForwardMaps",
     "FusedAttention",
     "LayerDescription",

@@ -67,7 +67,7 @@ def drawn_score(found: Prediction, seed: int, numbers: Any, draw: int) -> torch.
         places = chances.shape[1]
         uniform = torch.from_numpy(
             np.random.default_rng((seed, int(number), draw)).random(places)
-        ).to(_double(chances.device), chances.device)
+        ).to(chances.device, _double(chances.device))
         for first in range(0, places, ROWS):
             block = slice(first, first + ROWS)
             ends = chances[index, block].to(uniform.dtype).cumsum(dim=-1)
