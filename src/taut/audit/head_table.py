@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from taut.audit.consequence.columns import consequence_columns, consequence_values
 from taut.audit.layer_record import LayerRecord
 from taut.audit.statistics import STATISTICS
 from taut.audit.statistics.column import Column
@@ -18,20 +19,28 @@ PLACE = (
 TOKEN = Column("token", "", "token", "token of the row with the largest l2 constant, if known")
 
 
-def head_columns(norms: Sequence[float]) -> list[Column]:
-    """The columns of the table, in their order; ``norms`` are the exponents besides 1, 2 and ∞."""
+def head_columns(norms: Sequence[float], *, consequence: bool = False) -> list[Column]:
+    """The columns of the table, in their order; ``norms`` are the exponents besides 1, 2 and ∞.
+
+    ``consequence`` says whether there are columns of it.
+    """
     state = HeadState(1, norms)
     found = [column for each in STATISTICS for column, _ in each.columns(state)]
-    return [*PLACE, *found, TOKEN]
+    return [*PLACE, *found, *(consequence_columns() if consequence else ()), TOKEN]
 
 
-def head_rows(layer: LayerRecord, tokens: dict[str, str]) -> list[dict[str, Any]]:
+def head_rows(
+    layer: LayerRecord, tokens: dict[str, str], *, consequence: bool = False
+) -> list[dict[str, Any]]:
     """One row for each head of a layer."""
     columns = [
         (column.name, values.tolist())
         for each in STATISTICS
         for column, values in each.columns(layer.state)
     ]
+    if consequence:
+        found = consequence_values(layer.consequence, layer.state.heads)
+        columns += [(name, values.tolist()) for name, values in found.items()]
     return [
         {
             "layer": layer.name,
@@ -46,4 +55,4 @@ def head_rows(layer: LayerRecord, tokens: dict[str, str]) -> list[dict[str, Any]
 def kept_kinds(norms: Sequence[float]) -> dict[str, Any]:
     """What the numbers are that a record keeps of a layer: sums, maxima and histograms by key."""
     rows = {key: number.kind for key, number in row_numbers(norms).items()}
-    return {"rows": rows, "affinity": "upper", "grid": GRID_KINDS}
+    return {"rows": rows, "affinity": "upper", "grid": GRID_KINDS, "consequence": "estimate"}

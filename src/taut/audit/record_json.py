@@ -12,7 +12,7 @@ from taut.audit.record_checks import facts, part, spans, words
 if TYPE_CHECKING:
     from taut.audit.record import Record
 
-VERSION = 5
+VERSION = 6
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:

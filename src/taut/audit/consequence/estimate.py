@@ -31,20 +31,20 @@ _ABSENT = "it was not seen in the pass with gradients"
 
 
 def add_consequence(
-    record: Record, model: nn.Module, inputs: Any, numbers: Array, first: int, seed: int
+    record: Record, model: nn.Module, inputs: Any, numbers: Array, count: int, seed: int
 ) -> None:
     """Add the consequences of a batch to the layers of its record.
 
-    Samples whose number is below ``first`` count. Of layers that are not seen the reason is kept.
+    Samples whose number is below ``count`` are used. Of layers that are not seen the reason is kept.
     """
     found: dict[Place, HeadConsequence] = {}
     unseen: dict[str, str] = {}
     for part, chosen in one_by_one(inputs, numbers):
-        if (chosen < first).any():
-            unseen |= _add_part(found, model, part, chosen, first, seed)
+        if (chosen < count).any():
+            unseen |= _add_part(found, model, part, chosen, count, seed)
     for layer in record.layers:
         mine = found.get((layer.path, layer.call))
-        if mine is None and any((numbers < first).tolist()):
+        if mine is None and any((numbers < count).tolist()):
             mine = HeadConsequence(layer.state.heads, unseen.get(layer.path, _ABSENT))
         elif mine is not None and mine.heads != layer.state.heads:
             told = f"it has {mine.heads} heads with gradients, and {layer.state.heads} without"
@@ -79,7 +79,7 @@ def _add_part(
     model: nn.Module,
     inputs: Any,
     numbers: Array,
-    first: int,
+    count: int,
     seed: int,
 ) -> dict[str, str]:
     """Add some samples; return the modules whose attention was not seen whole, and why."""
@@ -96,7 +96,7 @@ def _add_part(
                     totals[place] = totals.get(place, 0.0) + _kl(each, len(numbers)) / DRAWS
     for place, kl in totals.items():
         mine = found.setdefault(place, HeadConsequence(kl.shape[2], reasons[place]))
-        for index in np.flatnonzero(numbers < first):
+        for index in np.flatnonzero(numbers < count):
             mine.add(kl[index], int(seen.tokens[index]))
     unreached = {path: reason for (path, _), reason in reasons.items() if reason}
     return mode.unseen | unreached

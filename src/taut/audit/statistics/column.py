@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from taut._base.number_text import number_text
 
-Kind = Literal["exact", "upper", "lower", ""]
+Kind = Literal["exact", "upper", "lower", "estimate", ""]
 
 
 class Column(NamedTuple):
@@ -19,7 +19,8 @@ class Column(NamedTuple):
         wherever they go.
     kind
         ``"exact"``: computed for every row that was seen, up to rounding. ``"upper"``: a bound
-        that is never exceeded. ``"lower"``: measured. Empty for places and names.
+        that is never exceeded. ``"lower"``: measured. ``"estimate"``: neither bound nor measured,
+        and it may err to both sides. Empty for places and names.
     words
         Heading, without the kind.
     meaning
