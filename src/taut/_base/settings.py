@@ -14,6 +14,9 @@ from typing import Any
 from taut._base.checks import exponent, real_number, whole_number
 
 
+CONSEQUENCE_SAMPLES = 16  # of an audit from the command line, if it is asked for
+
+
 @dataclass(frozen=True)
 class AuditSettings:
     """How an audit loads a model, reads its data, and measures.

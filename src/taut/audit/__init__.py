@@ -13,6 +13,8 @@ with _needing("taut.audit needs PyTorch", "torch"):
 from taut._base.settings import AuditSettings as Settings
 from taut.audit.auditor import Auditor
 from taut.audit.compare import ComparedHead, compare, record_differences
+from taut.audit.consequence.interventions import interventions
+from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
 from taut.audit.layer_record import LayerRecord
@@ -38,8 +40,10 @@ __all__ = [
     "Settings",
     "capture",
     "compare",
+    "consequence_sentence",
     "data_sentences",
     "findings",
+    "interventions",
     "layer_pattern",
     "record_differences",
     "records_in",
