@@ -26,6 +26,9 @@ _SOFTMAX = (torch.softmax, functional.softmax, torch.Tensor.softmax)
 _PRODUCTS = (torch.matmul, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__,
              torch.Tensor.bmm, torch.baddbmm, torch.Tensor.baddbmm)  # fmt: skip
 _ADDED = (torch.baddbmm, torch.Tensor.baddbmm)  # their first argument is added to the product
+_MIXING = (torch.einsum, torch.tensordot, functional.linear)  # their rows are other ones
+_CUTTING = (torch.cat, torch.narrow, torch.Tensor.narrow, torch.Tensor.__getitem__,
+            functional.pad)  # fmt: skip
 _UNSEEN = "the product of its weights with the values was not seen"
 _UNREACHED = "no gradient of the prediction reaches it"
 _SHARED = "several heads share one tensor of keys or values in a product that is written out"
@@ -126,9 +129,11 @@ class AttentionGradients(AttentionMode):
 
         An attention that nothing reaches, or that could not be seen whole, says why.
         """
-        if output.requires_grad:
-            torch.autograd.grad(output, [self._zero], weights, retain_graph=True, allow_unused=True)
-        return [seen.sums() for seen in self._seen]
+        with torch._C.DisableTorchFunction():  # what follows is not the model's
+            if output.requires_grad:
+                wanted = [self._zero]
+                torch.autograd.grad(output, wanted, weights, retain_graph=True, allow_unused=True)
+            return [seen.sums() for seen in self._seen]
 
     def fused(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run a fused attention; its sums are made when the gradient of its output arrives."""
@@ -156,8 +161,8 @@ class AttentionGradients(AttentionMode):
         if function in _PRODUCTS and not kwargs.get("out"):
             return self._product(function, list(args), kwargs)
         result = function(*args, **kwargs)
-        if isinstance(result, torch.Tensor):
-            self._pass_on(args, result)
+        if isinstance(result, torch.Tensor) and function not in _MIXING:
+            self._pass_on(args, result, cut=function in _CUTTING)
         return result
 
     def _softmax(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -192,13 +197,17 @@ class AttentionGradients(AttentionMode):
             self._begun = [(path, mark) for path, mark in self._begun if mark is not weights]
         return result
 
-    def _pass_on(self, args: Any, result: torch.Tensor) -> None:
-        """What is known of a tensor holds of one made from it that has the same rows."""
-        for given in args:
+    def _pass_on(self, args: Any, result: torch.Tensor, *, cut: bool) -> None:
+        """What is known of a tensor holds of one made from it entry by entry.
+
+        ``cut`` says that keys may have been left out or added, such as those of attention sinks.
+        """
+        first = args[0] if args and isinstance(args[0], (tuple, list)) else ()
+        for given in (*first, *args):
             mark = self._marks.get(given) if isinstance(given, torch.Tensor) else None
             if mark is not None and result is not given:
-                same = result.numel() == given.numel() or result.shape[:-1] == given.shape[:-1]
-                if same:
+                rows = result.shape[:-1] == given.shape[:-1]
+                if result.numel() == given.numel() or (cut and rows):
                     self._marks[result] = mark
                 return
 

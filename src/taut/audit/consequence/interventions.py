@@ -81,7 +81,7 @@ def interventions(
         with unchanged(model):
             clean = _CleanPass(plain, model, inputs)
             tokens += int(clean.prediction.real.sum())
-            asked = [(p, h, kind) for p, n in clean.heads.items() for h in range(n) for kind in kinds]
+            asked = [(p, h, k) for p, n in clean.heads.items() for h in range(n) for k in kinds]
             for key in shown(asked, len(asked), "heads", quiet=not progress):
                 place, head, kind = key
                 drawn = draw_seed(seed, number, f"{place} {head} {kind}")
@@ -139,7 +139,7 @@ class _CleanPass:
             after = self._predicted()
         if not mode.met:
             raise RuntimeError(f"{mode.target[0]} was not run again")
-        return float(divergence(self.prediction, after).sum())
+        return divergence(self.prediction.rows, after.rows)
 
     def _predicted(self) -> Prediction:
         output = call_model(self.model, self.inputs)
@@ -154,17 +154,17 @@ class _CleanPass:
                 if not target.startswith(f"{series}."):
                     continue
                 here = target[len(series) + 1 :].split(".")[0]
-                if here.isdigit() and int(index) < int(here) and _order(self.ended, path, series, here):
+                before = here.isdigit() and int(index) < int(here)
+                if before and _in_turn(self.ended, path, f"{series}.{here}"):
                     block = self.plain.get_submodule(path)
                     stack.callback(block.__dict__.pop, "forward", None)
                     block.forward = _giving(output)  # type: ignore[method-assign]
             yield
 
 
-def _order(ended: dict[str, Any], path: str, series: str, here: str) -> bool:
+def _in_turn(ended: dict[str, Any], path: str, target: str) -> bool:
     """Whether a block ended before the one of the target did: blocks of a list run in turn."""
     order = list(ended)
-    target = f"{series}.{here}"
     return target in ended and order.index(path) < order.index(target)
 
 

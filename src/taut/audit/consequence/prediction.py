@@ -25,6 +25,12 @@ class Prediction(NamedTuple):
         found: np.ndarray[Any, Any] = self.real.sum(dim=1).cpu().numpy()
         return found
 
+    @property
+    def rows(self) -> torch.Tensor:
+        """Logits of all predictions that are not of padding, at least in float32."""
+        found = self.logits.detach()[self.real.to(self.logits.device)]
+        return found if found.dtype == torch.float64 else found.float()
+
 
 def prediction(output: Any, inputs: Any, samples: int) -> Prediction:
     """What a model predicts on a batch; an error says why it predicts nothing."""
@@ -79,12 +85,17 @@ def drawn_score(found: Prediction, seed: int, numbers: Any, draw: int) -> torch.
     return (score * found.real[..., None]).to(found.logits.dtype)
 
 
-def divergence(before: Prediction, after: Prediction) -> torch.Tensor:
-    """Sum of KL(before ‖ after) over the predictions of each sample, in nats."""
-    kind = _double(before.logits.device)
-    one, other = (p.logits.detach().to(kind).log_softmax(dim=-1) for p in (before, after))
-    each = (one.exp() * (one - other)).masked_fill(one == -torch.inf, 0.0).sum(dim=-1)
-    return torch.where(before.real, each, 0.0).sum(dim=-1)
+def divergence(before: torch.Tensor, after: torch.Tensor) -> float:
+    """Sum of KL(before ‖ after) over predictions, in nats, from logits (predictions, classes).
+
+    With d the differences of the logits minus their mean, KL = log Σ πᵢ exp(dᵢ), which loses no
+    digits where d is small; differences of log-probabilities would.
+    """
+    chances = before.softmax(dim=-1)
+    d = (after - before).masked_fill(chances == 0, 0.0)
+    d = d - (chances * d).sum(dim=-1, keepdim=True)
+    left = (chances * d).sum(dim=-1)  # what rounding left of the mean
+    return float((torch.log1p((chances * d.expm1()).sum(dim=-1)) - left).double().sum())
 
 
 def _double(device: torch.device) -> torch.dtype:

@@ -19,11 +19,11 @@ def consequence_sentence(record: Record) -> str:
         name = kl_column(kind)
         known = [row[name] for row in heads if math.isfinite(row.get(name, math.nan))]
         if known:
-            size = f"{NOISE[kind]:g}" if kind == "scores" else f"{NOISE[kind]:.0%} (rms)"
-            parts.append(f"{size} on its {kind} {median(known):.2g}, at most {max(known):.2g}")
+            size = f"{NOISE[kind]:g}" if kind == "scores" else f"{NOISE[kind]:.0%}"
+            parts.append(f"{size} on {kind} {median(known):.2g} / {max(known):.2g}")
     if not parts:
         return ""
     return (
-        "Consequence (estimate, not a bound): independent noise on one head moves a prediction by a "
-        f"KL divergence of, in the median head and in nats, {'; '.join(parts)}."
+        "Consequence (estimate, not a bound): KL divergence of a prediction, in nats, for independent "
+        f"noise on one head, in the median head / in the largest: {'; '.join(parts)}."
     )
