@@ -14,7 +14,7 @@ PADDED = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
 def sums(model, ids, weights, **inputs):
     with attention_gradients(model) as mode:
         output = model(ids, **inputs)
-        return mode.backward(output, weights), mode
+    return mode.backward(output, weights), mode
 
 
 def by_autograd(ids, weights, **inputs):
@@ -70,7 +70,7 @@ def test_several_backward_passes_and_the_model_left_as_it_was():
     before = model(ids)
     with attention_gradients(model) as mode:
         output = model(ids)
-        found = [mode.backward(output, weights)[0].scores for weights in (one, other, one)]
+    found = [mode.backward(output, weights)[0].scores for weights in (one, other, one)]
     torch.testing.assert_close(found[0], found[2])
     assert not torch.allclose(found[0], found[1])
     torch.testing.assert_close(output, before, rtol=0, atol=0)
@@ -102,7 +102,7 @@ def test_torch_multi_head_attention(need_weights, batch_first):
         x, weights = x.transpose(0, 1), weights.transpose(0, 1)
     with attention_gradients(attention) as mode:
         output, _ = attention(x, x, x, need_weights=need_weights, attn_mask=hidden)
-        (found,) = mode.backward(output, weights)
+    (found,) = mode.backward(output, weights)
     w, b = attention.in_proj_weight.detach(), attention.in_proj_bias.detach()
     tokens = x if batch_first else x.transpose(0, 1)
     q, k, v = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in (tokens @ w.T + b).chunk(3, -1))
@@ -141,6 +141,6 @@ def test_a_row_that_sees_nothing_and_changes_in_place():
     x = torch.randn(1, 1, 2, 3, dtype=torch.float64)
     with attention_gradients(Odd()) as mode:
         output = Odd()(x)
-        (found,) = mode.backward(output, torch.ones_like(output))
+    (found,) = mode.backward(output, torch.ones_like(output))
     assert torch.isfinite(found.scores).all()
     assert (found.scores > 0).all()

@@ -129,11 +129,9 @@ class AttentionGradients(AttentionMode):
 
         An attention that nothing reaches, or that could not be seen whole, says why.
         """
-        with torch._C.DisableTorchFunction():  # what follows is not the model's
-            if output.requires_grad:
-                wanted = [self._zero]
-                torch.autograd.grad(output, wanted, weights, retain_graph=True, allow_unused=True)
-            return [seen.sums() for seen in self._seen]
+        if output.requires_grad:
+            torch.autograd.grad(output, [self._zero], weights, retain_graph=True, allow_unused=True)
+        return [seen.sums() for seen in self._seen]
 
     def fused(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run a fused attention; its sums are made when the gradient of its output arrives."""
@@ -221,7 +219,8 @@ class AttentionGradients(AttentionMode):
 def attention_gradients(model: nn.Module) -> Iterator[AttentionGradients]:
     """Prepare every attention of the model's passes meanwhile for a backward pass.
 
-    The weights ask for no gradients meanwhile, and do again afterwards.
+    The weights ask for no gradients meanwhile, and do again afterwards. Leave this context after
+    the forward pass: :meth:`AttentionGradients.backward` can be called when it has ended.
     """
     plain: nn.Module = getattr(model, "_orig_mod", model)  # inside a compiled model
     asking = [weight for weight in plain.parameters() if weight.requires_grad]

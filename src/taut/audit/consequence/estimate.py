@@ -85,8 +85,10 @@ def _add_part(
     """Add some samples; return the modules whose attention was not seen whole, and why."""
     totals: dict[Place, Array] = {}
     reasons: dict[Place, str] = {}
-    with unchanged(model), attention_gradients(model) as mode:
-        seen = prediction(call_model(model, inputs), inputs, len(numbers))
+    with unchanged(model):
+        with attention_gradients(model) as mode:
+            output = call_model(model, inputs)
+            seen = prediction(output, inputs, len(numbers))
         for draw in range(DRAWS):
             score = drawn_score(seen, seed, numbers, draw)
             for each in mode.backward(seen.logits, score):
