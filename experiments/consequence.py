@@ -76,9 +76,9 @@ def page(results: dict[str, Any]) -> str:
     lines = [
         "# Consequence: estimates against interventions", "",
         "One head at a time is disturbed for real, and the KL divergence of the predictions is",
-        "measured, on texts that the estimates have not seen. Spearman's correlation over all heads,",
-        "mean of three seeds (smallest to largest); estimated over measured is the ratio of the sums",
-        "over all heads; the constant is the mean of 2p₁(1 − p₁), ranked against the same",
+        "measured, on texts that the estimates have not seen. Spearman's correlation is over all",
+        "heads: the mean of three seeds (smallest to largest). Estimated / measured is the ratio",
+        "of the sums over all heads. The constant is the mean of 2p₁(1 − p₁), set against the same",
         "interventions. Every number of every head is in `consequence.json`.", "",
         "| model | heads | noise on | Spearman | estimated / measured | Spearman of the constant |",
         "|---|---|---|---|---|---|",
@@ -114,7 +114,9 @@ def main() -> None:
         models = {given.name or given.model: given.model}
         texts = [str(text) for text in read_samples([given.data], 4000).items]
         texts = [text for text in texts if len(text) >= SHORTEST]
-        said = f"--model {Path(given.model).name} --data {Path(given.data).name} --name {given.name}"
+        said = (
+            f"--model {Path(given.model).name} --data {Path(given.data).name} --name {given.name}"
+        )
     else:
         models = {name: str(place) for name, place in embedded_models().items()}
         texts, said = [str(text) for text in embedded_data(1000).items], ""

@@ -22,7 +22,7 @@ PADDED = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
 
 
 def over_all_labels(model, ids):
-    """What the estimate is the mean of, (kinds, layers, heads): every label with its probability."""
+    """What the estimate is the mean of, (kinds, layers, heads): labels by their probability."""
     with attention_gradients(model) as mode:
         output = model(ids)
     chances = output.detach().softmax(dim=-1)
@@ -168,7 +168,9 @@ def test_padding_does_not_count():
     ids = token_ids(1, 5)
     mask = torch.tensor([[1, 1, 1, 0, 0]])
     for causal in (True, False):
-        padded = audited([{"input_ids": ids, "attention_mask": mask}], toy(causal=causal), consequence=1)
+        padded = audited(
+            [{"input_ids": ids, "attention_mask": mask}], toy(causal=causal), consequence=1
+        )
         short = audited([{"input_ids": ids[:, :3]}], toy(causal=causal), consequence=1)
         for a, b in zip(padded.heads, short.heads, strict=True):
             for kind in KINDS:
@@ -261,7 +263,11 @@ def test_what_is_not_measured_is_null_and_says_why():
 def test_models_without_a_prediction_are_refused():
     transformers = pytest.importorskip("transformers")
     config = transformers.BertConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=11
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        vocab_size=11,
     )
     batch = {"input_ids": token_ids()}
     with pytest.raises(ValueError, match="no logits"):

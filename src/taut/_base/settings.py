@@ -13,7 +13,6 @@ from typing import Any
 
 from taut._base.checks import exponent, real_number, whole_number
 
-
 CONSEQUENCE_SAMPLES = 16  # of an audit from the command line, if it is asked for
 
 
@@ -76,8 +75,8 @@ class AuditSettings:
         put(self, "threshold", _between(self.threshold, "threshold", 0.0, 0.5))
         if self.logits is not None:
             put(self, "logits", _between(self.logits, "logits", 0.0, math.inf))
-        for name, least in (("seed", 0), ("consequence", 0), ("sampled", 0), ("rows", 1), ("batch_size", 1),
-                            ("max_length", 1), ("limit", 1)):  # fmt: skip
+        for name, least in (("seed", 0), ("consequence", 0), ("sampled", 0), ("rows", 1),
+                            ("batch_size", 1), ("max_length", 1), ("limit", 1)):  # fmt: skip
             put(self, name, whole_number(getattr(self, name), name=name, least=least))
 
     def to_dict(self) -> dict[str, Any]:

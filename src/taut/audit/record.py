@@ -76,9 +76,7 @@ class Record:
         """One row for each head, in the order of the model; :attr:`columns` says what they hold."""
         there = self.has_consequence
         return [
-            row
-            for layer in self.layers
-            for row in head_rows(layer, self.tokens, consequence=there)
+            row for layer in self.layers for row in head_rows(layer, self.tokens, consequence=there)
         ]
 
     @property

@@ -118,8 +118,9 @@ def audit(
     with explained("audit", "hf", "report", "torch"):
         settings = AuditSettings(
             numbers(p, "p"), numbers(epsilons, "epsilons"), threshold, scale if logits else None,
-            seed, consequence_samples if consequence else 0, batch_size=batch_size, max_length=max_length, limit=limit, column=column,
-            tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
+            seed, consequence_samples if consequence else 0, batch_size=batch_size,
+            max_length=max_length, limit=limit, column=column, tokenizer=tokenizer, dtype=dtype,
+            device=device, revision=revision,
             trust_remote_code=trust_remote_code,
         )  # fmt: skip
         if model is not None and not data:

@@ -140,7 +140,9 @@ def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
     shown += ["kl_scores"] if record.has_consequence else []
     kinds = [columns[name] for name in shown]
     headings = [c.words if c.kind == "exact" else c.heading for c in kinds]
-    title = f"The most sensitive heads, {record.ranking}; constants in l2, exact unless a column says"
+    title = (
+        f"The most sensitive heads, {record.ranking}; constants in l2, exact unless a column says"
+    )
     table = Table("layer", "head", *headings, "where", title=title)
     for row in [row for row in record.ranked if row["rows"]][:lines]:
         where = f"sample {row['sample']}, query {row['query']} {shortened(row['token'], 40)}"

@@ -33,14 +33,8 @@ from taut.models.architectures.registry import (
     rms_norm,
 )
 from taut.models.attention_calls import Products, Scores, draw_seed, first_computation
-from taut.models.attention_gradients import AttentionGradients, attention_gradients
-from taut.models.attention_mode import (
-    AttentionMode,
-    FusedAttention,
-    fused_arguments,
-    split_heads,
-    watched,
-)
+from taut.models.attention_gradients import attention_gradients
+from taut.models.attention_mode import AttentionMode, watched
 from taut.models.attention_sums import AttentionGradient
 from taut.models.batches import Batch, batches, describe_fit
 from taut.models.blocks import ROLES, Block, Only, chosen_blocks, distinct_blocks, find_blocks
@@ -78,7 +72,6 @@ __all__ = [
     "Architecture",
     "AttentionDescription",
     "AttentionGradient",
-    "AttentionGradients",
     "AttentionListener",
     "AttentionMaps",
     "AttentionMode",
@@ -89,7 +82,6 @@ __all__ = [
     "ContinuousInputs",
     "DisturbedAttention",
     "FeedForwardMaps",
-    "FusedAttention",
     "LayerDescription",
     "LinearMap",
     "Missed",
@@ -129,7 +121,6 @@ __all__ = [
     "find_feed_forward",
     "find_projections",
     "first_computation",
-    "fused_arguments",
     "has_lazy_parameters",
     "identify",
     "identify_preprocessor",
@@ -150,7 +141,6 @@ __all__ = [
     "replaceable_attention",
     "rms_norm",
     "seeing_itself",
-    "split_heads",
     "tensor_digest",
     "unchanged",
     "visible_mask",

@@ -1,9 +1,9 @@
 """See how a result of a model depends on its attention: gradients in scores, keys and values.
 
 A zero that asks for a gradient is added where attention is computed, so that autograd reaches it
-though no weight of the model asks for one. A fused attention shows its queries, keys, values and the
-gradient in its outputs. Of one that is written out as matrix products and a softmax, autograd itself
-gives the gradients in the scores and in the operands of both products.
+though no weight of the model asks for one. A fused attention shows its queries, keys, values and
+the gradient in its outputs. Of one that is written out as matrix products and a softmax, autograd
+itself gives the gradients in the scores and in the operands of both products.
 """
 
 from __future__ import annotations

@@ -38,7 +38,9 @@ def is_measured(row: dict[str, float]) -> bool:
 
 def _pair(kind: str) -> tuple[Column, Column]:
     name = kl_column(kind)
-    meaning = f"predicted KL divergence of a prediction, in nats, for independent noise {_WHERE[kind]}"
+    meaning = (
+        f"predicted KL divergence of a prediction, in nats, for independent noise {_WHERE[kind]}"
+    )
     return (
         Column(name, "estimate", f"KL, {kind}", meaning, form=".3g"),
         Column(

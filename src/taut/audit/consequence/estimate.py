@@ -35,7 +35,7 @@ def add_consequence(
 ) -> None:
     """Add the consequences of a batch to the layers of its record.
 
-    Samples whose number is below ``count`` are used. Of layers that are not seen the reason is kept.
+    Samples whose number is below ``count`` are used. A layer that was not seen gets the reason.
     """
     found: dict[Place, HeadConsequence] = {}
     unseen: dict[str, str] = {}
@@ -44,7 +44,7 @@ def add_consequence(
             unseen |= _add_part(found, model, part, chosen, count, seed)
     for layer in record.layers:
         mine = found.get((layer.path, layer.call))
-        if mine is None and any((numbers < count).tolist()):
+        if mine is None:
             mine = HeadConsequence(layer.state.heads, unseen.get(layer.path, _ABSENT))
         elif mine is not None and mine.heads != layer.state.heads:
             told = f"it has {mine.heads} heads with gradients, and {layer.state.heads} without"

@@ -15,8 +15,8 @@ FEWEST = 4  # heads, of which a median says what is usual
 UNHEARD = 0.1  # times the median consequence, up to which a head is hardly listened to
 HEARD = 3.0  # times the median consequence, from which on a head is listened to more than others
 LOOKED_FOR = (
-    f" Among consequences: heads of at most {UNHEARD:g} or at least {HEARD:g} times the median whose "
-    "constants say the opposite, and layers where it could not be estimated."
+    f" Among consequences: heads of at most {UNHEARD:g} or at least {HEARD:g} times the median "
+    "whose constants say the opposite, and layers where it could not be estimated."
 )
 
 
@@ -42,9 +42,9 @@ def consequence_findings(record: Record) -> list[ConsequenceFinding]:
     if sharp:
         most = max(sharp, key=lambda row: row["mean"])
         text = (
-            f"{len(sharp)} of {len(rows)} heads are sharper than the median and hardly listened to: "
-            f"noise on their scores is estimated to move the prediction at most {UNHEARD:g} times as "
-            f"much as the median head ({_said(most)})."
+            f"{len(sharp)} of {len(rows)} heads are sharper than the median and hardly listened "
+            f"to: noise on their scores has at most {UNHEARD:g} times the consequence of the "
+            f"median head ({_said(most)})."
         )
         found.append(ConsequenceFinding("sharp but unheard", text, _UNHEARD, _names(sharp)))
     if blunt:
@@ -83,6 +83,6 @@ def _unknown(record: Record) -> list[ConsequenceFinding]:
     found = []
     for reason, layers in reasons.items():
         where = f"{len(layers)} layers" if len(layers) > 1 else "one layer"
-        text = f"Consequence could not be estimated, or not all of it, in {where} ({layers[0]}): {reason}."
+        text = f"Consequence could not be estimated in full in {where} ({layers[0]}): {reason}."
         found.append(ConsequenceFinding("consequence unknown", text, "", tuple(layers)))
     return found

@@ -1,7 +1,8 @@
 """HeadConsequence: sums over samples of what disturbing each head of a layer would change.
 
-A sample brings the predicted KL divergence of all its predictions, and their number. The consequence
-of a head is the ratio of both sums, per prediction; all of it adds, and so can be merged.
+A sample brings the predicted KL divergence of all its predictions, and their number. The
+consequence of a head is the ratio of both sums, per prediction; all of it adds, and so can be
+merged.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ def consequence_sentence(record: Record) -> str:
     if not parts:
         return ""
     return (
-        "Consequence (estimate, not a bound): KL divergence of a prediction, in nats, for independent "
-        f"noise on one head, in the median head / in the largest: {'; '.join(parts)}."
+        "Consequence (estimate, not a bound): KL divergence of a prediction, in nats, for "
+        "independent noise on one head, in the median head / in the largest: "
+        f"{'; '.join(parts)}."
     )
