@@ -74,7 +74,7 @@ class _Written:
 
     def listen(self) -> None:
         for name, tensor in self.tensors.items():
-            tensor.register_hook(self._keep(name))
+            tensor.register_hook(self._keep(name))  # type: ignore[no-untyped-call]
 
     def _keep(self, name: str) -> Any:
         def keep(gradient: torch.Tensor) -> None:
@@ -121,7 +121,7 @@ class AttentionGradients(AttentionMode):
         device = torch.device("cpu") if parameter is None else parameter.device
         self._zero = torch.zeros((), device=device, requires_grad=True)
         self._seen: list[_Fused | _Written] = []
-        self._marks: Any = WeakTensorKeyDictionary()  # type: ignore[no-untyped-call]
+        self._marks: Any = WeakTensorKeyDictionary()
         self._begun: list[tuple[str, Any]] = []
 
     def backward(self, output: torch.Tensor, weights: torch.Tensor) -> list[AttentionGradient]:

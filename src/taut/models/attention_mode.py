@@ -88,13 +88,14 @@ class AttentionMode(TorchFunctionMode):
     @contextmanager
     def _inside(self) -> Iterator[None]:
         """Look into torch's own multi-head attention, which hands itself to a mode as a whole."""
-        asked = functional.has_torch_function
-        functional.has_torch_function = lambda _: False
+        here: Any = functional
+        asked = here.has_torch_function
+        here.has_torch_function = lambda _: False
         try:
             with self:
                 yield
         finally:
-            functional.has_torch_function = asked
+            here.has_torch_function = asked
 
 
 def fused_arguments(heads: int, args: Any, kwargs: Any) -> FusedAttention:

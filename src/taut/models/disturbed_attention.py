@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ from taut.models.attention_calls import split_heads
 from taut.models.attention_mode import AttentionMode, FusedAttention, fused_arguments
 from taut.models.masks import HIDDEN
 
-Disturbed = Literal["scores", "keys", "values"]
+DISTURBED = ("scores", "keys", "values")
 
 
 class DisturbedAttention(AttentionMode):
@@ -26,7 +26,7 @@ class DisturbedAttention(AttentionMode):
     head
         The query head. Keys and values that it shares with others are disturbed in its view only.
     kind
-        What is disturbed.
+        What is disturbed: ``"scores"``, ``"keys"`` or ``"values"``.
     size
         Standard deviation of the noise; of keys and values relative to their root mean square.
     generator
@@ -41,12 +41,14 @@ class DisturbedAttention(AttentionMode):
         model: nn.Module,
         place: tuple[str, int],
         head: int,
-        kind: Disturbed,
+        kind: str,
         size: float,
         generator: torch.Generator,
         real: torch.Tensor | None = None,
     ) -> None:
         super().__init__(model)
+        if kind not in DISTURBED:
+            raise ValueError(f"kind must be one of {', '.join(DISTURBED)}, got {kind!r}")
         self.target, self.head, self.kind, self.size = place, head, kind, size
         self.generator, self.real = generator, real
         self.met = False

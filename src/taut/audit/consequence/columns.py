@@ -24,7 +24,7 @@ def consequence_columns() -> list[Column]:
 def consequence_values(found: HeadConsequence | None, heads: int) -> dict[str, Array]:
     """The numbers of every head of a layer, by column; NaN where nothing was measured."""
     found = found or HeadConsequence(heads)
-    values = {}
+    values: dict[str, Array] = {}
     for kind in KINDS:
         mean, error = _pair(kind)
         values |= {mean.name: found.mean(kind), error.name: found.error(kind)}

@@ -111,17 +111,18 @@ def _kl(each: AttentionGradient, samples: int) -> Array:
     """
     assert each.scores is not None
     size = {
-        "scores": each.scores,
-        "keys": None if each.keys is None else each.keys * each.key_power,
-        "values": None if each.values is None else each.values * each.value_power,
+        "scores": (each.scores, torch.ones_like(each.scores)),
+        "keys": (each.keys, each.key_power),
+        "values": (each.values, each.value_power),
     }
     parts = []
     for kind in KINDS:
-        found = size[kind]
-        if found is None:
+        squared, power = size[kind]
+        if squared is None or power is None:
             parts.append(torch.full_like(each.scores, torch.nan))
         else:
-            parts.append((0.5 * NOISE[kind] ** 2 * found).nan_to_num(nan=torch.inf))
+            found = 0.5 * NOISE[kind] ** 2 * power * squared
+            parts.append(found.nan_to_num(nan=torch.inf))
     whole = torch.stack(parts, dim=1).cpu().numpy()
     if len(whole) % samples:  # samples do not come first in it
         return np.full((samples, *whole.shape[1:]), np.nan)

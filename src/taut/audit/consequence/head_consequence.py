@@ -52,10 +52,9 @@ class HeadConsequence:
         size = np.where(known, kl, 0.0)
         self.samples += known
         self.broken += broken
-        for name, value in zip(
-            SUMS, (size, tokens, size * size, size * tokens, tokens * tokens), strict=True
-        ):
-            self.sums[name] += np.where(known, value, 0.0)
+        products = (size, tokens, size * size, size * tokens, tokens * tokens)
+        for name, value in zip(SUMS, products, strict=True):
+            self.sums[name] += known * value
 
     def mean(self, kind: str) -> Array:
         """KL divergence per prediction of every head; NaN if no sample counts."""

@@ -158,7 +158,7 @@ class _CleanPass:
                 if before and _in_turn(self.ended, path, f"{series}.{here}"):
                     block = self.plain.get_submodule(path)
                     stack.callback(block.__dict__.pop, "forward", None)
-                    block.forward = _giving(output)  # type: ignore[method-assign]
+                    block.forward = _giving(output)
             yield
 
 
