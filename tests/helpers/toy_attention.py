@@ -27,7 +27,10 @@ class ToyAttention(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         q = self.split(self.query(x), self.heads)
         k, v = (self.split(m(x), self.groups) for m in (self.key, self.value))
-        if self.form == "fused":
+        if self.form == "causal":
+            k, v = (t.repeat_interleave(2, dim=1) for t in (k, v))
+            o = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.7)
+        elif self.form == "fused":
             o = functional.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, scale=0.7, enable_gqa=True
             )

@@ -34,8 +34,10 @@ def by_autograd(ids, weights, **inputs):
     return found
 
 
-@pytest.mark.parametrize("form", ["fused", "written"])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("form", "masked"),
+    [("fused", False), ("fused", True), ("written", False), ("written", True), ("causal", False)],
+)
 @pytest.mark.parametrize("cells", [1, 1 << 20])
 def test_sums_are_those_of_autograd(form, masked, cells, monkeypatch):
     monkeypatch.setattr(attention_sums, "CELLS", cells)  # one query at a time, and all at once
@@ -125,6 +127,24 @@ def test_what_is_not_seen_says_why():
     assert "values" in mode.unseen["layers.0"]
     found, mode = sums(toy("detached"), ids, weights)
     assert all(each.scores is None and "gradient" in each.reason for each in found)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_layout_that_is_not_known_is_not_guessed(fused):
+    class Grouped(torch.nn.Module):
+        num_heads = 4
+
+        def forward(self, x):
+            if fused:
+                return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            return (x @ x.transpose(-1, -2)).softmax(dim=-1) @ x
+
+    model, x = Grouped(), torch.randn(1, 2, 2, 5, 3)  # two groups of two heads
+    with attention_gradients(model) as mode:
+        output = model(x)
+    (found,) = mode.backward(output, torch.ones_like(output))
+    assert found.scores is None
+    assert "(samples, heads, tokens, width)" in found.reason
 
 
 def test_a_row_that_sees_nothing_and_changes_in_place():

@@ -32,6 +32,7 @@ _CUTTING = (torch.cat, torch.narrow, torch.Tensor.narrow, torch.Tensor.__getitem
 _UNSEEN = "the product of its weights with the values was not seen"
 _UNREACHED = "no gradient of the prediction reaches it"
 _SHARED = "several heads share one tensor of keys or values in a product that is written out"
+_LAYOUT = "its tensors are not (samples, heads, tokens, width)"
 
 
 @dataclass
@@ -39,12 +40,14 @@ class _Fused:
     """A fused attention, with the sums that a backward pass brings."""
 
     place: tuple[str, int]
+    plain: bool  # whether its layout is known
     found: AttentionGradient | None = None
 
     def sums(self) -> AttentionGradient:
         """The sums of the last backward pass."""
         found, self.found = self.found, None
-        return found or AttentionGradient(*self.place, reason=_UNREACHED)
+        reason = _UNREACHED if self.plain else _LAYOUT
+        return found or AttentionGradient(*self.place, reason=reason)
 
 
 @dataclass
@@ -91,6 +94,10 @@ class _Written:
         pairs = {name: self._pair(name) for name in ("scores", "keys", "values")}
         scores = pairs.pop("scores")
         assert scores is not None
+        if scores[0].ndim != 4:
+            self.gradients.clear()
+            found.reason = _LAYOUT
+            return found
         for name, pair in pairs.items():
             if pair is not None and pair[0].shape[:2] != scores[0].shape[:2]:
                 pairs[name], found.reason = None, _SHARED
@@ -136,14 +143,14 @@ class AttentionGradients(AttentionMode):
     def fused(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Run a fused attention; its sums are made when the gradient of its output arrives."""
         result = function(*args, **kwargs) + self._at(args, kwargs)
-        seen, heads = _Fused(self.place()), self.heads
+        seen, heads = _Fused(self.place(), result.ndim in (3, 4)), self.heads
 
         def note(gradient: torch.Tensor) -> None:
             seen.found = AttentionGradient(*seen.place)
             with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
                 add_fused(seen.found, fused_arguments(heads, args, kwargs), gradient)
 
-        if result.requires_grad:
+        if result.requires_grad and seen.plain:
             result.register_hook(note)
         self._seen.append(seen)
         return result

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, np.dtype[Any]]
 Place = tuple[str, int]
 DRAWS = 4  # backward passes for each sample
+_MIXED = "the samples of the batch could not be told apart in it"
 _ABSENT = "it was not seen in the pass with gradients"
 
 
@@ -93,8 +94,9 @@ def _add_part(
             score = drawn_score(seen, seed, numbers, draw)
             for each in mode.backward(seen.logits, score):
                 place = (each.path, each.call)
-                reasons[place] = each.reason
-                if each.scores is not None:
+                mixed = each.scores is not None and len(each.scores) % len(numbers) > 0
+                reasons[place] = _MIXED if mixed else each.reason
+                if each.scores is not None and not mixed:
                     totals[place] = totals.get(place, 0.0) + _kl(each, len(numbers)) / DRAWS
     for place, kl in totals.items():
         mine = found.setdefault(place, HeadConsequence(kl.shape[2], reasons[place]))
@@ -124,7 +126,5 @@ def _kl(each: AttentionGradient, samples: int) -> Array:
             found = 0.5 * NOISE[kind] ** 2 * power * squared
             parts.append(found.nan_to_num(nan=torch.inf))
     whole = torch.stack(parts, dim=1).cpu().numpy()
-    if len(whole) % samples:  # samples do not come first in it
-        return np.full((samples, *whole.shape[1:]), np.nan)
     joined: Array = whole.reshape(samples, -1, *whole.shape[1:]).sum(axis=1)
     return joined
