@@ -16,6 +16,7 @@ from taut.audit.consequence.head_consequence import HeadConsequence  # noqa: E40
 from taut.audit.consequence.noise import KINDS, NOISE  # noqa: E402
 from taut.audit.consequence.prediction import Prediction, divergence, drawn_score  # noqa: E402
 from taut.models import attention_gradients, embedded_data, embedded_models  # noqa: E402
+from tests.helpers.command_line import taut  # noqa: E402
 from tests.helpers.toy_attention import token_ids, toy  # noqa: E402
 
 PADDED = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
@@ -334,3 +335,18 @@ def test_an_embedded_model_is_ranked_like_its_interventions():
         one, other = (np.argsort(np.argsort(values)) for values in pair)
         assert np.corrcoef(one, other)[0, 1] > 0.7
         assert 0.6 < sum(pair[0]) / sum(pair[1]) < 1.7
+
+
+def test_the_command_line(tmp_path):
+    pytest.importorskip("typer")
+    place = str(embedded_models()["embedded-plain"])
+    words = ["--data", "To be, or not to be: that is the question.", "--dtype", "float32"]
+    words += ["--epsilons", "", "--consequence", "--output-dir", str(tmp_path)]
+    done = taut("audit", place, *words)
+    assert done.returncode == 0, done.stderr
+    assert "estimate, not a bound" in done.stdout
+    assert "by consequence" in done.stdout
+    (file,) = tmp_path.glob("*.json")
+    record = audit.Record.load(file)
+    assert record.settings["consequence"] == 16
+    assert all(row["kl_scores"] > 0 for row in record.heads)
