@@ -77,11 +77,11 @@ def page(results: dict[str, Any]) -> str:
         "# Consequence: estimates against interventions", "",
         "One head at a time is disturbed for real, and the KL divergence of the predictions is",
         "measured, on texts that the estimates have not seen. Spearman's correlation is over all",
-        "heads: the mean of three seeds (smallest to largest). Estimated / measured is the ratio",
+        "heads: the mean over seeds (smallest to largest). Estimated / measured is the ratio",
         "of the sums over all heads. The constant is the mean of 2p₁(1 − p₁), set against the same",
         "interventions. Every number of every head is in `consequence.json`.", "",
-        "| model | heads | noise on | Spearman | estimated / measured | Spearman of the constant |",
-        "|---|---|---|---|---|---|",
+        "| model | heads | seeds | noise on | Spearman | estimated / measured | of the constant |",
+        "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     models = dict.fromkeys(run["model"] for run in results["runs"])
     for model in models:
@@ -89,13 +89,15 @@ def page(results: dict[str, Any]) -> str:
         for kind in KINDS:
             names = ("spearman", "estimated over measured", "spearman of the constant")
             cells = [_spread([run[kind][name] for run in runs]) for name in names]
-            lines.append(f"| {model} | {runs[0]['heads']} | {kind} | {' | '.join(cells)} |")
+            place = f"{model} | {runs[0]['heads']} | {len(runs)} | {kind}"
+            lines.append(f"| {place} | {' | '.join(cells)} |")
     lines += ["", "Made by:", "", "```sh", *results["commands"], "```", ""]
     return "\n".join(lines)
 
 
 def _spread(values: list[float]) -> str:
-    return f"{statistics.mean(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+    spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.2f}{spread}"
 
 
 def main() -> None:
