@@ -145,7 +145,7 @@ def test_a_record_survives_the_disk(tmp_path):
     again = audit.Record.load(tmp_path / "a.json")
     assert again.to_dict() == record.to_dict()
     assert again.heads == record.heads
-    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 5
+    assert json.loads((tmp_path / "a.json").read_text())["taut_audit"] == 6
     assert list(tmp_path.iterdir()) == [tmp_path / "a.json"]
     assert record.model["name"] == "tiny"
     assert len(record.model["weights"]) == 32
