@@ -16,6 +16,7 @@ from taut._base.checks import exponent, real_number, whole_number
 # All queries of a sample are measured up to so many, which an ordinary machine does in about the
 # time of the forward pass; of longer ones so many are drawn.
 ALL_QUERIES, DRAWN_QUERIES = 4096, 512
+CONSEQUENCE_SAMPLES = 16  # of an audit from the command line, if it is asked for
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,11 @@ class AuditSettings:
     logits
         Inverse temperature by which the final logits are multiplied before they are measured like
         a head; None leaves them out.
+    consequence
+        Number of samples, the first ones, on which the consequence of noise on each head is
+        estimated by backward passes; 0 for none. The model must give out logits.
     seed
-        Seed of the random directions and sampled rows.
+        Seed of the random directions, sampled rows and drawn labels.
     sampled, rows
         Number of samples that rows are taken from for empirical constants, and number of rows of
         each layer from each of them.
@@ -60,6 +64,7 @@ class AuditSettings:
     threshold: float = 0.45  # nine tenths of what a constant of softmax can be
     logits: float | None = None
     seed: int = 0
+    consequence: int = 0
     sampled: int = 64
     rows: int = 1
     batch_size: int = 8
@@ -81,8 +86,8 @@ class AuditSettings:
         put(self, "threshold", _between(self.threshold, "threshold", 0.0, 0.5))
         if self.logits is not None:
             put(self, "logits", _between(self.logits, "logits", 0.0, math.inf))
-        for name, least in (("seed", 0), ("sampled", 0), ("rows", 1), ("batch_size", 1),
-                            ("max_length", 1), ("limit", 1)):  # fmt: skip
+        for name, least in (("seed", 0), ("consequence", 0), ("sampled", 0), ("rows", 1),
+                            ("batch_size", 1), ("max_length", 1), ("limit", 1)):  # fmt: skip
             put(self, name, whole_number(getattr(self, name), name=name, least=least))
         if self.queries not in ("all", "auto"):
             if isinstance(self.queries, str):

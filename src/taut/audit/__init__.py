@@ -14,6 +14,8 @@ with _needing("taut.audit needs PyTorch", "torch"):
 from taut._base.settings import AuditSettings as Settings
 from taut.audit.auditor import Auditor
 from taut.audit.compare import ComparedHead, compare, record_differences
+from taut.audit.consequence.interventions import interventions
+from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
@@ -45,9 +47,11 @@ __all__ = [
     "Shard",
     "capture",
     "compare",
+    "consequence_sentence",
     "coverage_sentences",
     "data_sentences",
     "findings",
+    "interventions",
     "layer_pattern",
     "merge",
     "merge_files",

@@ -13,6 +13,7 @@ from torch import nn
 from taut._base.checks import whole_number
 from taut._base.memory import give_back
 from taut._base.settings import AuditSettings
+from taut.audit.consequence.estimate import add_consequence
 from taut.audit.drawn_queries import drawn_queries
 from taut.audit.interrupt import uninterrupted
 from taut.audit.layer_record import LayerRecord
@@ -114,6 +115,9 @@ class Auditor:
                 self._predict(watch, logits_of(output), self.settings.logits)
         self._batch.missed += [(missed.path, missed.operation) for missed in watch.missed]
         self._measure_picked()
+        if start < self.settings.consequence:
+            count, seed = self.settings.consequence, self.settings.seed
+            add_consequence(self._batch, self.model, inputs, self._samples, count, seed)
         self._batch.seen = [(start, start + size)]
         for place, layer in enumerate(self._batch.layers):
             layer.since = (start, place)

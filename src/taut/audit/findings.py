@@ -7,6 +7,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from taut.audit.consequence.findings import LOOKED_FOR as IN_CONSEQUENCES
+from taut.audit.consequence.findings import consequence_findings
 from taut.audit.statistics.constant_l2 import NEAR
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ LOOKED_FOR = (
     "NaN and infinite scores, attention that could not be seen, heads most of whose rows are near "
     f"the limit, heads at {FAR:g} times the median mean constant or more, heads that put all "
     f"weight on one key or the same on all, attention sinks, scores more than {WIDE:.0f} apart, "
-    "and scores that grow with depth."
+    f"and scores that grow with depth.{IN_CONSEQUENCES}"
 )
 
 
@@ -57,6 +59,7 @@ def findings(record: Record) -> list[Finding]:
         if chosen:
             names = tuple(f"{row['layer']} head {row['head']}" for row in chosen)
             found.append(Finding(kind, text(chosen, rows), advice, names))
+    found += [Finding(*each) for each in consequence_findings(record)]
     found += _growth(record)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from taut.audit.consequence.columns import consequence_columns, consequence_values
 from taut.audit.layer_record import LayerRecord
 from taut.audit.statistics import STATISTICS
 from taut.audit.statistics.column import Column
@@ -18,24 +19,35 @@ PLACE = (
 TOKEN = Column("token", "", "token", "token of the row with the largest l2 constant, if known")
 
 
-def head_columns(norms: Sequence[float], *, drawn: bool, quick: bool) -> list[Column]:
+def head_columns(
+    norms: Sequence[float], *, drawn: bool, quick: bool, consequence: bool = False
+) -> list[Column]:
     """The columns of the table, in their order.
 
-    ``norms`` are the exponents besides 1, 2 and ∞; ``drawn`` says whether rows were drawn, and
-    ``quick`` whether constants were only bounded.
+    ``norms`` are the exponents besides 1, 2 and ∞; ``drawn`` says whether rows were drawn,
+    ``quick`` whether constants were only bounded, and ``consequence`` whether it was estimated.
     """
     state = HeadState(1, norms)
-    found = [column for each in STATISTICS for column, _ in each.columns(state)]
-    return [*PLACE, *(each.labelled(drawn=drawn, quick=quick) for each in found), TOKEN]
+    found = [
+        column.labelled(drawn=drawn, quick=quick)
+        for each in STATISTICS
+        for column, _ in each.columns(state)
+    ]
+    return [*PLACE, *found, *(consequence_columns() if consequence else ()), TOKEN]
 
 
-def head_rows(layer: LayerRecord, tokens: dict[str, str]) -> list[dict[str, Any]]:
+def head_rows(
+    layer: LayerRecord, tokens: dict[str, str], *, consequence: bool = False
+) -> list[dict[str, Any]]:
     """One row for each head of a layer."""
     columns = [
         (column.name, values.tolist())
         for each in STATISTICS
         for column, values in each.columns(layer.state)
     ]
+    if consequence:
+        found = consequence_values(layer.consequence, layer.state.heads)
+        columns += [(name, values.tolist()) for name, values in found.items()]
     return [
         {
             "layer": layer.name,
@@ -54,4 +66,4 @@ def kept_kinds(norms: Sequence[float], *, drawn: bool, quick: bool) -> dict[str,
         key: "sample" if drawn else "upper" if key in bounded else number.kind
         for key, number in row_numbers(norms).items()
     }
-    return {"rows": rows, "affinity": "upper", "grid": GRID_KINDS}
+    return {"rows": rows, "affinity": "upper", "grid": GRID_KINDS, "consequence": "estimate"}

@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from taut.audit.consequence.head_consequence import HeadConsequence
 from taut.audit.record_checks import count, pair, part
 from taut.audit.statistics.empirical_grid import Grid
 from taut.audit.statistics.head_state import HeadState
@@ -26,6 +27,8 @@ class LayerRecord:
         Statistics of its heads.
     grid
         Empirical constants of Nair (2025), measured on a sample of the rows; or None.
+    consequence
+        What disturbing its heads would change, where it was estimated; or None.
     since
         The first sample of the first batch that reached it, and its place in that batch. Layers
         are ordered by it, in whatever order batches come.
@@ -40,6 +43,7 @@ class LayerRecord:
     grid: Grid | None = None
     since: tuple[int, int] = (0, 0)
     fused: bool = False
+    consequence: HeadConsequence | None = None
 
     @property
     def name(self) -> str:
@@ -56,6 +60,8 @@ class LayerRecord:
         self.state.fits(other.state)
         if self.grid is not None and other.grid is not None:
             self.grid.fits(other.grid)
+        if self.consequence is not None and other.consequence is not None:
+            self.consequence.fits(other.consequence)
 
     def merge(self, other: LayerRecord) -> None:
         """Merge what another process has seen of this layer."""
@@ -64,6 +70,10 @@ class LayerRecord:
             self.grid = copy.deepcopy(other.grid)
         elif other.grid is not None:
             self.grid.merge(other.grid)
+        if self.consequence is None:
+            self.consequence = copy.deepcopy(other.consequence)
+        elif other.consequence is not None:
+            self.consequence.merge(other.consequence)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words."""
@@ -74,6 +84,7 @@ class LayerRecord:
             "fused": self.fused,
             **state_to_dict(self.state),
             "grid": None if self.grid is None else self.grid.to_dict(),
+            "consequence": None if self.consequence is None else self.consequence.to_dict(),
         }
 
     @classmethod
@@ -83,4 +94,6 @@ class LayerRecord:
         grid = None if data.get("grid") is None else Grid.from_dict(data["grid"])
         since = pair(data, "since", "a layer")
         fused = part(data, "fused", bool, "a layer")
-        return cls(path, call, state_from_dict(data), grid, since, fused)
+        state, given = state_from_dict(data), data.get("consequence")
+        found = None if given is None else HeadConsequence.from_dict(given, state.heads)
+        return cls(path, call, state, grid, since, fused, found)

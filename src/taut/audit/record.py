@@ -12,6 +12,7 @@ import numpy as np
 from taut._base.files import write_whole
 from taut._base.json_files import sealed
 from taut._base.optional import needing
+from taut.audit.consequence.columns import RANKED_BY, is_measured
 from taut.audit.head_table import head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record_checks import read_record
@@ -78,13 +79,23 @@ class Record:
     @property
     def heads(self) -> list[dict[str, Any]]:
         """One row for each head, in the order of the model; :attr:`columns` says what they hold."""
-        return [row for layer in self.layers for row in head_rows(layer, self.tokens)]
+        there = self.has_consequence
+        return [
+            row for layer in self.layers for row in head_rows(layer, self.tokens, consequence=there)
+        ]
 
     @property
     def columns(self) -> dict[str, Column]:
         """What the numbers of :attr:`heads` are: exact, a bound or of a sample; in which norm."""
-        found = head_columns(self.norms, drawn=self.drawn, quick=self.quick)
+        found = head_columns(
+            self.norms, drawn=self.drawn, quick=self.quick, consequence=self.has_consequence
+        )
         return {column.name: column for column in found}
+
+    @property
+    def has_consequence(self) -> bool:
+        """Whether the consequence of noise on heads was estimated, at least of one of them."""
+        return any(layer.consequence is not None for layer in self.layers)
 
     @property
     def norms(self) -> tuple[float, ...]:
@@ -109,8 +120,25 @@ class Record:
 
     @property
     def ranked(self) -> list[dict[str, Any]]:
-        """The heads, the most sensitive first: by the mean of their constants in l2."""
-        return sorted(self.heads, key=lambda row: -row["mean"] if row["rows"] else 1.0)
+        """The heads in the order of :attr:`ranking`.
+
+        Heads whose consequence was estimated come first, by it; then all others, by the mean of
+        their constants in l2.
+        """
+
+        def place(row: dict[str, Any]) -> tuple[bool, float]:
+            if is_measured(row):
+                return False, -row[RANKED_BY]
+            return True, -row["mean"] if row["rows"] else 1.0
+
+        return sorted(self.heads, key=place)
+
+    @property
+    def ranking(self) -> str:
+        """What :attr:`ranked` goes by, in words."""
+        if self.has_consequence:
+            return "by consequence, the predicted KL for noise on their scores (estimate)"
+        return "by their mean constant in l2"
 
     def layer(self, path: str, call: int, fresh: HeadState) -> LayerRecord:
         """The layer of this name; a new one gets the fresh state."""
@@ -220,12 +248,12 @@ class Record:
 
     def __str__(self) -> str:
         lines = [f"{self.model.get('name', 'model')}: {self.samples} samples"]
-        lines += [
-            f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "
-            f"{row['largest']:.3f} of 0.5"
-            for row in self.ranked[:10]
-            if row["rows"]
-        ]
+        for row in [row for row in self.ranked[:10] if row["rows"]]:
+            line = f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "
+            line += f"{row['largest']:.3f} of 0.5"
+            if is_measured(row):
+                line += f", {RANKED_BY} {row[RANKED_BY]:.2g} (estimate)"
+            lines.append(line)
         return "\n".join(lines)
 
 

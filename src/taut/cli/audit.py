@@ -7,7 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from taut._base.settings import ALL_QUERIES, DRAWN_QUERIES, AuditSettings
+from taut._base.settings import (
+    ALL_QUERIES,
+    CONSEQUENCE_SAMPLES,
+    DRAWN_QUERIES,
+    AuditSettings,
+)
 from taut._base.terminal_text import say
 from taut.cli.config_file import read_config
 from taut.cli.errors import explained, typer
@@ -95,8 +100,19 @@ def audit(
         float,
         typer.Option(help="Inverse temperature by which --logits multiplies the final logits."),
     ] = 1.0,
+    consequence: Annotated[
+        bool,
+        typer.Option(
+            "--consequence",
+            help="Estimate by backward passes how far noise on each head moves the prediction, and "
+            "rank heads by it.",
+        ),
+    ] = False,
+    consequence_samples: Annotated[
+        int, typer.Option(min=1, help="Number of samples that --consequence uses.")
+    ] = CONSEQUENCE_SAMPLES,
     seed: Annotated[
-        int, typer.Option(help="Seed of the random directions and sampled rows.")
+        int, typer.Option(help="Seed of the random directions, sampled rows and drawn labels.")
     ] = USUAL.seed,
     revision: Revision = USUAL.revision,
     shard: Annotated[
@@ -134,9 +150,10 @@ def audit(
     with explained("audit", "hf", "report", "torch"):
         settings = AuditSettings(
             numbers(p, "p"), numbers(epsilons, "epsilons"), threshold, scale if logits else None,
-            seed, batch_size=batch_size, max_length=max_length, limit=limit,
-            queries=queries_of(queries), quick=quick, column=column, tokenizer=tokenizer,
-            dtype=dtype, device=device, revision=revision, trust_remote_code=trust_remote_code,
+            seed, consequence_samples if consequence else 0, batch_size=batch_size,
+            max_length=max_length, limit=limit, queries=queries_of(queries), quick=quick,
+            column=column, tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
+            trust_remote_code=trust_remote_code,
         )  # fmt: skip
         if model is not None and not data:
             raise ValueError(

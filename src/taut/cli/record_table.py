@@ -10,6 +10,7 @@ from taut._base.terminal_text import cells, say, shortened
 from taut.audit import (
     LOOKED_FOR,
     Record,
+    consequence_sentence,
     coverage_sentences,
     data_sentences,
     findings,
@@ -38,7 +39,7 @@ def show_record(record: Record, lines: int) -> None:
     if record.layers:
         console.print(_layers(record, names))
         console.print(_heads(record, names, lines))
-    for line in (_norms(record), _predictions(record)):
+    for line in (_norms(record), consequence_sentence(record), _predictions(record)):
         if line:
             say(line)
     if any(layer.grid is not None and layer.grid.rows for layer in record.layers):
@@ -144,10 +145,11 @@ def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
     from rich.table import Table
 
     columns = record.columns
-    shown = ("mean", "median_upper", "largest")
+    shown = ["mean", "median_upper", "largest"]
+    shown += ["kl_scores"] if record.has_consequence else []
     kinds = [columns[name] for name in shown]
     headings = [c.words if c.kind == "exact" else c.heading for c in kinds]
-    title = f"The most sensitive heads: constants in l2, {_KINDS}"
+    title = f"The most sensitive heads, {record.ranking}; constants in l2, {_KINDS}"
     table = Table("layer", "head", *headings, "where", title=title)
     for row in [row for row in record.ranked if row["rows"]][:lines]:
         where = f"sample {row['sample']}, query {row['query']} {shortened(row['token'], 40)}"

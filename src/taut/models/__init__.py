@@ -33,12 +33,16 @@ from taut.models.architectures.registry import (
     rms_norm,
 )
 from taut.models.attention_calls import Products, Scores, draw_seed, first_computation
+from taut.models.attention_gradients import attention_gradients
+from taut.models.attention_mode import AttentionMode, watched
+from taut.models.attention_sums import AttentionGradient
 from taut.models.batches import Batch, batches, describe_fit
 from taut.models.blocks import ROLES, Block, Only, chosen_blocks, distinct_blocks, find_blocks
 from taut.models.capture import capture, real_rows
 from taut.models.capture_training import AttentionListener
 from taut.models.captured import Captured, Missed
 from taut.models.continuous_inputs import ContinuousInputs, read_continuous_inputs
+from taut.models.disturbed_attention import DisturbedAttention
 from taut.models.embedded import embedded_data, embedded_models
 from taut.models.layout import AttentionRows, attention_rows
 from taut.models.load import load
@@ -67,13 +71,16 @@ __all__ = [
     "ROLES",
     "Architecture",
     "AttentionDescription",
+    "AttentionGradient",
     "AttentionListener",
     "AttentionMaps",
+    "AttentionMode",
     "AttentionRows",
     "Batch",
     "Block",
     "Captured",
     "ContinuousInputs",
+    "DisturbedAttention",
     "FeedForwardMaps",
     "FusedScores",
     "LayerDescription",
@@ -93,6 +100,7 @@ __all__ = [
     "additive_mask",
     "architecture",
     "at_path",
+    "attention_gradients",
     "attention_rows",
     "batch_size",
     "batches",
@@ -138,5 +146,6 @@ __all__ = [
     "tensor_digest",
     "unchanged",
     "visible_mask",
+    "watched",
     "without_blind_rows",
 ]

@@ -98,32 +98,35 @@ class AttentionCalls(TorchFunctionMode):
         enable_gqa: bool = False,
     ) -> None:
         with torch.autocast(query.device.type, enabled=False):
-            q, k = (self._split(_wide(t)) for t in (query, key))
+            q, k = (split_heads(widened(t), self.heads) for t in (query, key))
             if k.shape[1] != q.shape[1]:  # grouped heads
                 k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
             factor = q.shape[-1] ** -0.5 if scale is None else scale
-            bias = None if attn_mask is None else self._bias(attn_mask, q)
+            bias = None if attn_mask is None else added_mask(attn_mask, q, self.heads)
             self.note(Products("", q, k, bias, factor, is_causal, self.own))
 
     def _scores(self, scores: torch.Tensor, weights: torch.Tensor) -> None:
         with torch.autocast(scores.device.type, enabled=False):
-            scores, weights = (self._split(_wide(t)) for t in (scores, weights))
+            scores, weights = (split_heads(widened(t), self.heads) for t in (scores, weights))
             self.note(Scores("", scores, weights, self.own))
 
-    def _split(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Shape (samples, heads, ...), also where samples and heads were joined."""
-        if tensor.ndim > 3:
-            return tensor
-        heads = self.heads if len(tensor) % self.heads == 0 else 1
-        return tensor.reshape(-1, heads, *tensor.shape[1:])
 
-    def _bias(self, mask: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-        if mask.dtype == torch.bool:
-            mask = visible_mask(mask, q)
-        mask = mask.to(q.dtype)
-        if mask.ndim == 3:
-            return self._split(mask) if len(mask) > 1 else mask[None]
-        return mask if mask.ndim > 3 else mask.reshape(1, 1, *mask.shape)
+def split_heads(tensor: torch.Tensor, heads: int) -> torch.Tensor:
+    """Shape (samples, heads, ...), also where samples and heads were joined."""
+    if tensor.ndim > 3:
+        return tensor
+    heads = heads if len(tensor) % heads == 0 else 1
+    return tensor.reshape(-1, heads, *tensor.shape[1:])
+
+
+def added_mask(mask: torch.Tensor, q: torch.Tensor, heads: int) -> torch.Tensor:
+    """The term that a mask of scaled_dot_product_attention adds to the scores, 4-dimensional."""
+    if mask.dtype == torch.bool:
+        mask = visible_mask(mask, q)
+    mask = mask.to(q.dtype)
+    if mask.ndim == 3:
+        return split_heads(mask, heads) if len(mask) > 1 else mask[None]
+    return mask if mask.ndim > 3 else mask.reshape(1, 1, *mask.shape)
 
 
 def draw_seed(seed: int, passes: int, path: str) -> int:
@@ -139,5 +142,6 @@ def first_computation() -> bool:
     return torch._C._current_graph_task_id() == -1
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in float32, or in float64 if it is."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()

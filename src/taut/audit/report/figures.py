@@ -49,14 +49,24 @@ QUANTITIES = (
 )
 
 
+# Where it was estimated.
+CONSEQUENCES = (
+    ("kl_scores", "Consequence of noise on scores", None),
+    ("kl_keys", "Consequence of noise on keys", None),
+    ("kl_values", "Consequence of noise on values", None),
+)
+
+
 def heat_maps(record: Record) -> list[Figure]:
     """Layers x heads, one figure for each quantity; the mean constant in l2 first."""
     if not record.layers:
         return []
     names, columns = [layer_name(layer.name) for layer in record.layers], record.columns
+    first, *others = QUANTITIES
+    there = CONSEQUENCES if record.has_consequence else ()
     return [
         _heat_map(title, end, columns[key], _cells(record, key), names)
-        for key, title, end in QUANTITIES
+        for key, title, end in (first, *there, *others)
     ]
 
 
@@ -76,9 +86,10 @@ def _heat_map(
     most = end or float(known.max(initial=0.0)) or 1.0
     says = f"Heat map, {title} ({column.kind}): {len(values)} layers, {values.shape[1]} heads"
     if known.size:
+        form = column.form if column.kind == "estimate" else ".4f"
         layer, head = np.unravel_index(np.nanargmax(values), values.shape)
         says += (
-            f"; from {known.min():.4f} to {column.text(known.max(), '.4f')}, the most in "
+            f"; from {known.min():{form}} to {column.text(known.max(), form)}, the most in "
             f"{names[layer]} head {head}"
         )
     picture = draw_cells(

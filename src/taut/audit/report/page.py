@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from taut._base.files import write_whole
 from taut._base.optional import needing
 from taut._base.terminal_text import printable
+from taut.audit.consequence.columns import RANKED_BY
+from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, findings
@@ -59,8 +61,11 @@ def fragment(record: Record) -> str:
         drawn = base64.b64encode(standalone(heat_maps(record)[0].picture).encode()).decode()
         picture = f'<img alt="Mean constants in l2" src="data:image/svg+xml;base64,{drawn}">'
     ranked = ranked_table(record)
-    rows = [[row[0], *row[2:4]] for row in ranked.rows[:10]]
-    words = ["head", *ranked.columns[2:4]]
+    shown = [record.columns[name].heading for name in ("mean", "largest")]
+    shown += [record.columns[RANKED_BY].heading] if record.has_consequence else []
+    places = [0, *(ranked.columns.index(heading) for heading in shown)]
+    rows = [[row[place] for place in places] for row in ranked.rows[:10]]
+    words = ("head", *shown)
     head = "".join(f"<th>{escape(word)}</th>" for word in words)
     lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
     title = escape(printable(str(record).splitlines()[0]))
@@ -84,6 +89,7 @@ def html(record: Record) -> str:
         name=record.model.get("name") or "model",
         style=style(),
         data=[*data_sentences(record.data), *coverage_sentences(record)],
+        consequence=consequence_sentence(record),
         summary=_summary(record),
         findings=findings(record),
         looked_for=LOOKED_FOR,

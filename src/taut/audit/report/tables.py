@@ -76,7 +76,7 @@ def ranked_table(record: Record) -> ReportTable:
         for place, row in enumerate(record.ranked, start=1)
     ]
     headings = ["head", "place", *(each.heading for each in columns)]
-    caption = "All heads, the most sensitive first: by their mean constant in l2"
+    caption = f"All heads, the most sensitive first: {record.ranking}"
     return ReportTable(caption, headings, rows)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from taut._base.number_text import number_text
 
-Kind = Literal["exact", "upper", "lower", "sample", ""]
+Kind = Literal["exact", "upper", "lower", "sample", "estimate", ""]
 
 
 class Column(NamedTuple):
@@ -20,7 +20,8 @@ class Column(NamedTuple):
     kind
         ``"exact"``: computed for every row that was seen, up to rounding. ``"upper"``: a bound
         that is never exceeded. ``"lower"``: measured. ``"sample"``: of rows that were drawn, so
-        that it says how all rows are only about. Empty for places and names.
+        that all rows are like it only about. ``"estimate"``: neither bound nor measured, and it may
+        err to both sides. Empty for places and names.
     words
         Heading, without the kind.
     meaning
