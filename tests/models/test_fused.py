@@ -213,3 +213,26 @@ def test_what_comes_after_fused_attention_is_followed():
     assert [layer.state.heads for layer in record.layers] == [4, 2]
     assert [layer.fused for layer in record.layers] == [True, True]
     assert [row["rows"] for row in record.heads] == [18] * 6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_of_the_kernel_for_gpus_mean_the_same(name, monkeypatch):
+    """Its portable form stands in for it: the kernel itself has tests of its own."""
+    from taut.models import row_measurements
+    from taut.models._gpu_rows.gpu_rows import last_keys
+    from taut.models._gpu_rows.portable_rows import portable_rows
+
+    reader = made(CASES[name])
+    places = np.broadcast_to(np.arange(reader.shape[2]), reader.shape)
+    rows = models.AttentionRows(reader, reader.shape, np.arange(reader.shape[0]), places)
+    usual = models.measure_rows(rows, [4.0])
+
+    def stand_in(query, key, bias, factor, offset):
+        return portable_rows(query, key, bias, factor, last_keys(query, key, offset, None))
+
+    monkeypatch.setattr(row_measurements, "row_numbers", stand_in)
+    found = models.measure_rows(rows, [4.0])
+    assert set(found.values) == set(usual.values)
+    assert (found.kept == usual.kept).all()
+    for key, value in found.values.items():
+        np.testing.assert_allclose(value, usual.values[key], rtol=1e-4, atol=1e-6, err_msg=key)

@@ -139,7 +139,8 @@ class Auditor:
         self._spoken[layer.name] = rows.source
         self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
-        layer.state.affinity = np.maximum(layer.state.affinity, bound)
+        for state in (layer.many, layer.few):
+            state.affinity = np.maximum(state.affinity, bound)
         if rows.reader.keys >= LONG:
             give_back()
 
@@ -157,7 +158,7 @@ class Auditor:
             quick=self.settings.quick,
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
-        layer.state.add(found, samples, rows.queries)
+        layer.add(found, samples, rows.queries)
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from taut.audit.few_keys import FEW_KEYS
+
 if TYPE_CHECKING:
     from taut.audit.record import Record
 
 
 def coverage_sentences(record: Record) -> list[str]:
     """What was measured of all the rows that the data has, and how their scores were read."""
-    return [*_quick(record), *_drawn(record), *_read(record)]
+    return [*_quick(record), *_drawn(record), *_few(record), *_read(record)]
+
+
+def _few(record: Record) -> list[str]:
+    few = sum(int(layer.few.counts["rows"].sum()) for layer in record.layers)
+    if not few:
+        return []
+    only = sum(layer.state is layer.few for layer in record.layers)
+    text = (
+        f"{few:,} rows see fewer than {FEW_KEYS} keys. They are kept apart, because a row of two "
+        "keys reaches 1/2 as soon as both weigh the same."
+    )
+    if only == len(record.layers):
+        return [f"All rows see fewer than {FEW_KEYS} keys: constants near 1/2 are nothing special."]
+    return [f"{text} {only} layers have no other rows." if only else text]
 
 
 def _quick(record: Record) -> list[str]:
@@ -25,10 +41,9 @@ def _quick(record: Record) -> list[str]:
 def _drawn(record: Record) -> list[str]:
     if not record.drawn:
         return []
-    measured, skipped = (
-        sum(int(layer.state.counts[name].sum()) for layer in record.layers)
-        for name in ("rows", "skipped")
-    )
+    groups = [group for layer in record.layers for group in (layer.many, layer.few)]
+    measured = sum(int(group.counts["rows"].sum()) for group in groups)
+    skipped = sum(int(layer.many.counts["skipped"].sum()) for layer in record.layers)
     share = measured / (measured + skipped)
     return [
         f"Only some queries were drawn: {measured:,} of {measured + skipped:,} rows were measured "

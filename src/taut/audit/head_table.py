@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from taut.audit.consequence.columns import consequence_columns, consequence_values
+from taut.audit.few_keys import COLUMNS as FEW_COLUMNS
+from taut.audit.few_keys import few_keys_columns
 from taut.audit.layer_record import LayerRecord
 from taut.audit.statistics import STATISTICS
 from taut.audit.statistics.column import Column
@@ -30,8 +32,7 @@ def head_columns(
     state = HeadState(1, norms)
     found = [
         column.labelled(drawn=drawn, quick=quick)
-        for each in STATISTICS
-        for column, _ in each.columns(state)
+        for column in (*(c for each in STATISTICS for c, _ in each.columns(state)), *FEW_COLUMNS)
     ]
     return [*PLACE, *found, *(consequence_columns() if consequence else ()), TOKEN]
 
@@ -45,6 +46,7 @@ def head_rows(
         for each in STATISTICS
         for column, values in each.columns(layer.state)
     ]
+    columns += [(column.name, values.tolist()) for column, values in few_keys_columns(layer)]
     if consequence:
         found = consequence_values(layer.consequence, layer.state.heads)
         columns += [(name, values.tolist()) for name, values in found.items()]

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from taut.audit.consequence.head_consequence import HeadConsequence
+from taut.audit.few_keys import see_few
 from taut.audit.record_checks import count, pair, part
 from taut.audit.statistics.empirical_grid import Grid
-from taut.audit.statistics.head_state import HeadState
+from taut.audit.statistics.head_state import NOT_MEASURED, HeadState
 from taut.audit.statistics.head_state_json import state_from_dict, state_to_dict
+from taut.audit.statistics.statistic import Array
+from taut.models import RowMeasurements
 
 
 @dataclass
@@ -23,8 +26,9 @@ class LayerRecord:
         Name of the module.
     call
         Which softmax of the module in one forward pass, from 1 on.
-    state
-        Statistics of its heads.
+    many, few
+        Statistics of its heads: of the rows that see at least 8 keys, and of those that see fewer.
+        ``state`` is the first, or the second where there are no other rows.
     grid
         Empirical constants of Nair (2025), measured on a sample of the rows; or None.
     consequence
@@ -39,11 +43,28 @@ class LayerRecord:
 
     path: str
     call: int
-    state: HeadState
+    many: HeadState
     grid: Grid | None = None
     since: tuple[int, int] = (0, 0)
     fused: bool = False
     consequence: HeadConsequence | None = None
+    few: HeadState = None  # type: ignore[assignment]  # made from the other, if it is not given
+
+    def __post_init__(self) -> None:
+        if self.few is None:
+            self.few = self.many.empty()
+
+    @property
+    def state(self) -> HeadState:
+        """Statistics of the rows that are shown."""
+        only_few = self.few.counts["rows"].any() and not self.many.counts["rows"].any()
+        return self.few if only_few else self.many
+
+    def add(self, measured: RowMeasurements, samples: Array, queries: Array) -> None:
+        """Add rows, each to those that see as many keys."""
+        few = see_few(measured) if measured.values else measured.kept
+        self.many.add(measured, samples, queries, apart=few)
+        self.few.add(measured, samples, queries, apart=measured.kept & ~few)
 
     @property
     def name(self) -> str:
@@ -52,12 +73,12 @@ class LayerRecord:
 
     def empty(self) -> LayerRecord:
         """A record of the same layer in which nothing was seen yet."""
-        state = HeadState(self.state.heads, self.state.norms, self.state.threshold)
+        state = self.many.empty()
         return LayerRecord(self.path, self.call, state, since=self.since, fused=self.fused)
 
     def fits(self, other: LayerRecord) -> None:
         """Raise an error if another record cannot be merged."""
-        self.state.fits(other.state)
+        self.many.fits(other.many)
         if self.grid is not None and other.grid is not None:
             self.grid.fits(other.grid)
         if self.consequence is not None and other.consequence is not None:
@@ -65,7 +86,8 @@ class LayerRecord:
 
     def merge(self, other: LayerRecord) -> None:
         """Merge what another process has seen of this layer."""
-        self.state.merge(other.state)
+        self.many.merge(other.many)
+        self.few.merge(other.few)
         if self.grid is None:
             self.grid = copy.deepcopy(other.grid)
         elif other.grid is not None:
@@ -82,7 +104,8 @@ class LayerRecord:
             "call": self.call,
             "since": list(self.since),
             "fused": self.fused,
-            **state_to_dict(self.state),
+            **state_to_dict(self.many),
+            "few": state_to_dict(self.few) if self.few.counts["rows"].any() else None,
             "grid": None if self.grid is None else self.grid.to_dict(),
             "consequence": None if self.consequence is None else self.consequence.to_dict(),
         }
@@ -94,6 +117,10 @@ class LayerRecord:
         grid = None if data.get("grid") is None else Grid.from_dict(data["grid"])
         since = pair(data, "since", "a layer")
         fused = part(data, "fused", bool, "a layer")
-        state, given = state_from_dict(data), data.get("consequence")
-        found = None if given is None else HeadConsequence.from_dict(given, state.heads)
-        return cls(path, call, state, grid, since, fused, found)
+        many, given = state_from_dict(data), data.get("consequence")
+        found = None if given is None else HeadConsequence.from_dict(given, many.heads)
+        few = many.empty() if data.get("few") is None else state_from_dict(data["few"])
+        few.fits(many)
+        few.counts |= {name: many.counts[name].copy() for name in NOT_MEASURED}
+        few.affinity = many.affinity.copy()
+        return cls(path, call, many, grid, since, fused, found, few)

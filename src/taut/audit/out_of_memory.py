@@ -44,6 +44,8 @@ def _advice(settings: AuditSettings) -> str:
         advice.append(f"a batch size of {settings.batch_size // 2} (--batch-size)")
     if settings.max_length > 1:
         advice.append(f"texts of fewer than {settings.max_length} tokens (--max-length)")
+    if settings.queries == "all":
+        advice.append("only some queries of each sample (--queries 512)")
     if settings.dtype not in ("float16", "bfloat16"):
         advice.append("half precision (--dtype bfloat16)")
     if settings.device != "auto":

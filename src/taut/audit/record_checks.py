@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from taut._base.json_files import read_json, unsealed
-from taut.audit.record_versions import upgraded
+from taut.audit.record_versions import check_version
 from taut.audit.sample_spans import Span, checked
 from taut.audit.sample_spans import count as counted
 
@@ -32,7 +32,7 @@ def read_record(file: Path, version: int) -> dict[str, Any]:
     if not isinstance(data, dict) or type(data.get("taut_audit")) is not int:
         raise ValueError(f"{file} is not a record of an audit")
     try:
-        upgraded(data, version)  # whether it can be: what it says about itself is not checked yet
+        check_version(data, version)
     except ValueError as error:
         raise ValueError(f"{file} is {error}") from None
     try:
@@ -44,7 +44,7 @@ def read_record(file: Path, version: int) -> dict[str, Any]:
             f"{file} was damaged, or edited by hand: its checksum is not that of its numbers. Take "
             "another copy of it, or run the audit again"
         )
-    return upgraded(found, version)
+    return found
 
 
 def part(data: Any, key: str, kind: type, what: str = "the record") -> Any:

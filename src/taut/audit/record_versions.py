@@ -1,39 +1,31 @@
-"""Records of other versions of taut: brought up to date where that is possible.
+"""Records of other versions of taut: the error says how to get one that can be read.
 
-Where it is not, the error says which versions are read and how the audit is run again.
+A record holds sums over rows. What a version began to tell apart, such as rows of few keys, is not
+in the records of those before it, so that none of them is read as if it were.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from typing import Any
 
 import taut
 from taut._base.settings import AuditSettings
 
 
-def upgraded(data: dict[str, Any], version: int) -> dict[str, Any]:
-    """A record as this version writes it; a ValueError says why it cannot be one."""
+def check_version(data: dict[str, Any], version: int) -> None:
+    """Raise a ValueError that says what to do, unless a record is of this version."""
     found: int = data["taut_audit"]
     if found > version:
         raise ValueError(
-            f"{_written(data)}, and this taut ({taut.__version__}) reads version {version} and "
-            "older ones: install a newer taut, or run the audit again"
+            f"{_written(data)}, and this taut ({taut.__version__}) reads version {version}: "
+            "install a newer taut, or run the audit again"
         )
-    if any(number not in UPGRADES for number in range(found, version)):
+    if found < version:
         raise ValueError(
-            f"{_written(data)}, and this taut ({taut.__version__}) reads version {version}"
-            f"{_also_read(version)}: run the audit again{_command(data)}"
+            f"{_written(data)}, and this taut ({taut.__version__}) reads version {version}: "
+            f"run the audit again{_command(data)}"
         )
-    for number in range(found, version):
-        data = {**UPGRADES[number](data), "taut_audit": number + 1}
-    return data
-
-
-def _also_read(version: int) -> str:
-    older = [number for number in UPGRADES if number < version]
-    return f" and versions from {min(older)} on" if older else ""
 
 
 def _written(data: dict[str, Any]) -> str:
@@ -67,27 +59,3 @@ def _command(data: dict[str, Any]) -> str:
         if value != usual[key] and isinstance(value, (str, int, float)):
             words += [f"--{key.replace('_', '-')}", str(value)[:200]]
     return f": {shlex.join(words)}"
-
-
-def _from_5(data: dict[str, Any]) -> dict[str, Any]:
-    """Sums were rounded, so that nothing is known of their rests; there were no shards."""
-    layers = data.get("layers")
-    logits = data.get("logits")
-    return {
-        **data,
-        "shard": None,
-        "layers": [_with_rests(each) for each in layers] if isinstance(layers, list) else layers,
-        "logits": _with_rests(logits),
-    }
-
-
-def _with_rests(layer: Any) -> Any:
-    if not isinstance(layer, dict) or not isinstance(layer.get("sums"), dict):
-        return layer  # what is wrong with it is said when it is read
-    grid = layer.get("grid")
-    grid = {**grid, "rests": []} if isinstance(grid, dict) else grid
-    return {**layer, "rests": {key: [] for key in layer["sums"]}, "grid": grid}
-
-
-# From each version to the next. A version whose numbers this one lacks has none.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {5: _from_5}

@@ -12,10 +12,11 @@ import torch
 from taut._base.array import namespace
 from taut._base.bound import Bound
 from taut._softmax import interpolate, local_lipschitz
+from taut.models._gpu_rows.gpu_rows import row_numbers
 from taut.models.layout import AttentionRows
 from taut.models.masks import HIDDEN
 from taut.models.row_statistics import FORGOTTEN, SUMS, RowSums, reduced
-from taut.models.score_blocks import ScoreBlock
+from taut.models.score_blocks import FusedScores, ScoreBlock, WrittenScores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Measure = Callable[[ScoreBlock], torch.Tensor]
@@ -52,20 +53,57 @@ def measure_rows(
     are further numbers, found from a block of scores. ``quick`` bounds all constants by that in l1,
     which needs no more than the largest weight.
     """
-    picked = None if chosen is None else rows.in_model(chosen)
-    found: dict[str, Array] = {}
-    for block in rows.reader.blocks(picked):
-        for name, value in measure_block(block, norms, more or {}, quick=quick).items():
-            numbers = value.cpu().numpy()
-            if name not in found:
-                found[name] = np.zeros(rows.reader.shape, dtype=numbers.dtype)
-            block.put(found[name], numbers)
+    found = None
+    if chosen is None and not more and isinstance(rows.reader, FusedScores):
+        found = _by_gpu_kernel(rows.reader, norms)
+    if found is None:
+        picked = None if chosen is None else rows.in_model(chosen)
+        found = _by_blocks(rows.reader, picked, norms, more or {}, quick=quick)
     values = {name: rows.arranged(value) for name, value in found.items()}
     nothing = np.zeros(rows.shape, dtype=bool)
     kept, broken = (values.pop(name, nothing) for name in ("kept", "broken"))
     counts = nothing if rows.real is None else ~rows.real.cpu().numpy()
     skipped = nothing if chosen is None else ~chosen & ~counts
     return RowMeasurements(values, kept & ~counts & ~skipped, broken & ~counts & ~skipped, skipped)
+
+
+def _by_gpu_kernel(reader: FusedScores, norms: Sequence[float]) -> dict[str, Array] | None:
+    """The numbers of all rows by the kernel for GPUs; None where it cannot be used."""
+    offset = 0 if reader.causal else None
+    found = row_numbers(reader.query, reader.key, reader.bias, reader.factor, offset)
+    if found is None:
+        return None
+    wide = {name: value.double() for name, value in found.items()}
+    rest = wide["log_sum"].expm1()
+    values = numbers_of(
+        RowSums(wide["top"], wide["lowest"], wide["seen"], rest, wide["mean"], wide["first"])
+    )
+    values |= {"one": wide["one"], "two": wide["two"]}
+    # What the kernel may err by, several times: an estimate, see its docstring.
+    above = 1 + 4 * (8 + math.log(reader.keys)) * 2.0**-23
+    for p in norms:
+        bound = interpolate(namespace(rest), wide["one"] * above, wide["two"] * above, p)
+        values[constant_key(p)] = bound.clamp(max=LIMIT)
+    return {name: value.cpu().numpy() for name, value in values.items()}
+
+
+def _by_blocks(
+    reader: WrittenScores | FusedScores,
+    chosen: Array | None,
+    norms: Sequence[float],
+    more: Mapping[str, Measure],
+    *,
+    quick: bool,
+) -> dict[str, Array]:
+    """The numbers of the chosen rows, block by block, in the shape of the reader's rows."""
+    found: dict[str, Array] = {}
+    for block in reader.blocks(chosen):
+        for name, value in measure_block(block, norms, more, quick=quick).items():
+            numbers = value.cpu().numpy()
+            if name not in found:
+                found[name] = np.zeros(reader.shape, dtype=numbers.dtype)
+            block.put(found[name], numbers)
+    return found
 
 
 @torch.no_grad()
@@ -97,6 +135,7 @@ def numbers_of(sums: RowSums) -> dict[str, torch.Tensor]:
         "first": sums.first,
         "range": torch.where(kept, sums.top - sums.lowest, 0.0),
         "score": torch.where(kept, sums.top, 0.0),
+        "seen": sums.seen,
         "kept": kept,
         "broken": broken,
     }

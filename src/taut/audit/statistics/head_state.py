@@ -20,6 +20,7 @@ from taut.models import RowMeasurements, constant_key
 BINS = 200
 # Rows that were measured, were not drawn, see nothing, hold NaN, or reach the threshold.
 COUNTS = ("rows", "skipped", "hidden", "broken", "above")
+NOT_MEASURED = ("skipped", "hidden", "broken")
 
 
 def row_numbers(norms: Sequence[float]) -> dict[str, RowNumber]:
@@ -60,10 +61,17 @@ class HeadState:
         # The largest affinity bound; infinite where the keys were not known.
         self.affinity = np.zeros(heads)
 
-    def add(self, measured: RowMeasurements, samples: Array, queries: Array) -> None:
+    def add(
+        self,
+        measured: RowMeasurements,
+        samples: Array,
+        queries: Array,
+        apart: Array | None = None,
+    ) -> None:
         """Add rows; ``samples``, and ``queries`` (samples, heads, queries), say where they are.
 
         Rows of which some number is NaN are broken too: they would hide the maxima of all others.
+        Rows that are ``apart`` do not count here, and neither as hidden nor as broken.
         """
         values, kept, broken, skipped = measured
         self.counts["skipped"] += skipped.sum(axis=(0, 2))
@@ -71,6 +79,8 @@ class HeadState:
             return
         unknown = kept & np.any([np.isnan(values[name]) for name in self.numbers], axis=0)
         kept, broken = kept & ~unknown, broken | unknown
+        if apart is not None:
+            kept, skipped = kept & ~apart, skipped | (apart & ~unknown)
         self.counts["rows"] += kept.sum(axis=(0, 2))
         self.counts["broken"] += broken.sum(axis=(0, 2))
         self.counts["hidden"] += (~kept & ~broken & ~skipped).sum(axis=(0, 2))
@@ -106,6 +116,10 @@ class HeadState:
         if best > self.maxima[name][h] or place < tuple(self.places[name][h]):
             self.maxima[name][h] = best
             self.places[name][h] = place
+
+    def empty(self) -> HeadState:
+        """A state of the same kind, in which nothing was seen yet."""
+        return HeadState(self.heads, self.norms, self.threshold)
 
     def fits(self, other: HeadState) -> None:
         """Raise an error if another state cannot be merged."""
