@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import taut
-from benchmarks import audit, certify, constants, control, games, imports
+from benchmarks import audit, certify, constants, control, games, imports, long_context
 
 
 def machine() -> str:
@@ -50,6 +50,9 @@ def main() -> None:
         "Nash equilibria by annealing, against the linear program": games.annealing,
         "Certificates of a whole model": certify.cost,
         "Audit": audit.cost,
+        "Audit of long contexts, against the forward pass with fused attention": (
+            long_context.measured
+        ),
         "Peak memory of an audit, above the model and its libraries": audit.memory,
         "Constraints in a training step of transformer-base, 4,096 tokens": control.cost,
         "Peak memory of such a step, without words": control.memory,

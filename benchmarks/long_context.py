@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 from benchmarks.timing import table
 
-# Each case runs in a process of its own: the largest memory of a process cannot be reset.
+# Each case runs in a process of its own, whose idle OpenMP threads sleep, as `taut audit` has it.
 _CASE = """
-import json, resource, sys, time, torch
+import json, sys, threading, time, torch
 from benchmarks.long_context import model_and_ids
 from taut import audit
-name, tokens, queries, audited = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4] == "audit"
+name, tokens, queries, repeats = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 model, ids = model_and_ids(name, tokens)
 queries = int(queries) if queries.isdecimal() else queries
 auditor = audit.Auditor(model, norms=[], queries=queries)
-def run(ids, first):
-    if audited:
-        auditor.add({"input_ids": ids}, first=first)
-    else:
-        with torch.no_grad():
-            model(input_ids=ids)
-run(ids[:, :64], 0)  # compiles, and takes what stays
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.perf_counter()
-run(ids, 1)
-seconds = time.perf_counter() - start
-most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"seconds": seconds, "megabytes": (most - before) / 1024}))
+def forward(ids):
+    with torch.no_grad():
+        model(input_ids=ids)
+def audited(ids):
+    auditor.record.seen = []
+    auditor.add({"input_ids": ids}, first=0)
+def held():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+def measured(run):
+    global most, ends
+    before, most, ends = held(), 0.0, False
+    def watch():
+        global most
+        while not ends:
+            most = max(most, held())
+            time.sleep(0.002)
+    thread = threading.Thread(target=watch)
+    thread.start()
+    start = time.perf_counter()
+    run(ids)
+    seconds = time.perf_counter() - start
+    ends = True
+    thread.join()
+    return seconds, most - before
+for run in (forward, audited):
+    run(ids[:, :64])  # compiles, and takes what stays
+found = {"forward": [], "audited": []}
+for _ in range(repeats):
+    for run in (forward, audited):
+        found[run.__name__].append(measured(run))
+print(json.dumps({k: [min(t for t, _ in v), max(m for _, m in v)] for k, v in found.items()}))
 """
 
 
@@ -59,11 +78,12 @@ def model_and_ids(name: str, tokens: int):
     return model.eval(), ids
 
 
-def case(name: str, tokens: int, queries: str, kind: str) -> dict[str, float]:
-    """Seconds and peak memory of one pass, ``forward`` or ``audit``."""
+def case(name: str, tokens: int, queries: str) -> dict[str, list[float]]:
+    """Seconds and megabytes of a forward pass and of an audit, interleaved."""
+    repeats = max(1, min(8, 4096 // tokens))
     done = subprocess.run(
-        [sys.executable, "-c", _CASE, name, str(tokens), queries, kind],
-        capture_output=True, text=True, check=True,
+        [sys.executable, "-c", _CASE, name, str(tokens), queries, str(repeats)],
+        capture_output=True, text=True, check=True, env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
     )  # fmt: skip
     return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -78,16 +98,14 @@ def measured(cases=CASES) -> str:
     """Time and memory of the audit as ratios to, and beyond, the forward pass with sdpa."""
     lines = []
     for name, tokens, queries in cases:
-        plain, audited = (case(name, tokens, queries, kind) for kind in ("forward", "audit"))
+        found = case(name, tokens, queries)
+        (seconds, megabytes), (longer, more) = found["forward"], found["audited"]
         lines.append(
             [
-                f"{name}, {tokens:,} tokens, queries {queries}",
-                f"{plain['seconds']:.1f}",
-                f"{audited['seconds'] / plain['seconds']:.2f}",
-                f"{plain['megabytes']:.0f}",
-                f"{audited['megabytes'] - plain['megabytes']:.0f}",
+                f"{name}, {tokens:,} tokens, queries {queries}", f"{seconds:.2f}",
+                f"{longer / seconds:.2f}", f"{megabytes:.0f}", f"{more - megabytes:.0f}",
             ]
-        )
+        )  # fmt: skip
     return table(
         ["one sample", "forward pass, sdpa, s", "audit, ratio", "forward pass, MB",
          "audit beyond it, MB"], lines,

@@ -130,7 +130,7 @@ _TEMPERATURE = (
 )
 _CAP = "In training, taut.control.QKClip keeps the scores of a head below a limit."
 _PRUNE = "Such heads average; they can often be removed."
-_EAGER = "It runs in a fused kernel; load the model with attn_implementation='eager'."
+_EAGER = "It runs in a kernel that cannot be read; load the model with attn_implementation='sdpa'."
 _HIDDEN = "taut cannot look into this operation; see 'How scores are seen' in the documentation."
 
 
