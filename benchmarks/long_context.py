@@ -83,7 +83,8 @@ def case(name: str, tokens: int, queries: str) -> dict[str, list[float]]:
     repeats = max(1, min(8, 4096 // tokens))
     done = subprocess.run(
         [sys.executable, "-c", _CASE, name, str(tokens), queries, str(repeats)],
-        capture_output=True, text=True, check=True, env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
+        capture_output=True, text=True, check=True,
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
     )  # fmt: skip
     return json.loads(done.stdout.strip().splitlines()[-1])
 

@@ -139,7 +139,7 @@ def test_scores_that_no_softmax_can_bear_are_found():
 @pytest.mark.parametrize(
     ("operations", "advice"),
     [
-        (["aten._scaled_dot_product_flash_attention.default"], "attn_implementation='eager'"),
+        (["aten._native_multi_head_attention.default"], "attn_implementation='sdpa'"),
         (["weights of a softmax go into cumprod"], "How scores are seen"),
         (["flash_attn._flash_attn_forward.default", "runs in another thread"], "How scores"),
     ],

@@ -28,9 +28,10 @@ def test_drawn_rows_are_so_many_of_each_sample_and_head(name):
     whole = audit.run(model, [inputs], epsilons=[])
     record = audit.run(model, [inputs], epsilons=[], queries=3)
     for every, some in zip(whole.heads, record.heads, strict=True):
-        assert some["rows"] <= 6
-        assert some["rows"] + some["skipped"] == every["rows"]
-        assert some["largest"] <= every["largest"] * (1 + 1e-6)
+        assert some["rows"] + some["few"] <= 6
+        assert some["rows"] + some["few"] + some["skipped"] == every["rows"] + every["few"]
+        most = max(every["largest"], every["largest_few"])
+        assert some["largest"] <= most * (1 + 1e-6)
         assert some["affinity_upper"] == pytest.approx(every["affinity_upper"])
 
 
@@ -43,7 +44,8 @@ def test_the_draw_is_the_same_for_every_batch():
     for index in (2, 0, 3, 1):
         auditor.add({"input_ids": ids[index : index + 1]}, first=index)
     for mine, theirs in zip(auditor.record.heads, together.heads, strict=True):
-        assert mine["rows"] == theirs["rows"] == 20
+        assert mine["rows"] == theirs["rows"]
+        assert mine["rows"] + mine["few"] == theirs["rows"] + theirs["few"] == 20
         assert mine["mean"] == pytest.approx(theirs["mean"], rel=1e-6)
         assert (mine["sample"], mine["query"]) == (theirs["sample"], theirs["query"])
     other = audit.run(model, [{"input_ids": ids}], queries=5, epsilons=[], seed=1)
@@ -56,7 +58,7 @@ def test_padding_is_not_drawn():
     mask[1, 4:] = 0
     record = audit.run(model, [{"input_ids": batch(2), "attention_mask": mask}], queries=6)
     for row in record.heads:
-        assert (row["rows"], row["skipped"], row["hidden"]) == (6 + 4, 6, 8)
+        assert (row["rows"], row["few"], row["skipped"], row["hidden"]) == (6, 4, 6, 8)
 
 
 def test_what_is_of_a_sample_says_so(tmp_path, capsys):
@@ -98,10 +100,43 @@ def test_the_default_draws_only_from_long_contexts(monkeypatch):
     monkeypatch.setattr(settings, "ALL_QUERIES", 10)
     monkeypatch.setattr(settings, "DRAWN_QUERIES", 3)
     model, _ = tiny("gpt2")
-    assert audit.run(model, [{"input_ids": batch(tokens=10)}], epsilons=[]).heads[0]["rows"] == 40
+    record = audit.run(model, [{"input_ids": batch(tokens=10)}], epsilons=[])
+    assert record.heads[0]["rows"] + record.heads[0]["few"] == 40
     record = audit.run(model, [{"input_ids": batch(tokens=11)}], epsilons=[])
-    assert record.heads[0]["rows"] == 12
+    assert record.heads[0]["rows"] + record.heads[0]["few"] == 12
     assert record.drawn
+
+
+def test_rows_of_few_keys_are_kept_apart(tmp_path, capsys):
+    """The first seven queries of every sample, which would all but reach the limit."""
+    from taut.cli.record_table import show_record
+
+    model, _ = tiny("gpt2")
+    inputs = {"input_ids": batch(tokens=12)}
+    record = audit.run(model, [inputs], epsilons=[])
+    seen = []
+    with torch.no_grad(), audit.capture(model, seen.append):
+        model(**inputs)
+    for row in record.heads:
+        layer = next(s for s in seen if s.path == row["layer"])
+        two = taut.local_lipschitz(layer.scores[:, row["head"]].double()).value
+        few, many = two[:, :7], two[:, 7:]
+        assert (row["few"], row["rows"]) == (few.numel(), many.numel()) == (28, 20)
+        assert row["mean"] == pytest.approx(float(many.mean()), rel=1e-5)
+        assert row["largest"] == pytest.approx(float(many.max()), rel=1e-5)
+        assert row["mean_few"] == pytest.approx(float(few.mean()), rel=1e-5)
+        assert row["largest_few"] == pytest.approx(float(few.max()), rel=1e-5)
+        assert row["query"] >= 7
+    show_record(record, 3)
+    assert "224 rows see fewer than 8 keys" in " ".join(capsys.readouterr().out.split())
+    record.save(tmp_path / "a.json")
+    again = audit.Record.load(tmp_path / "a.json")
+    assert again.heads == record.heads
+    assert again.to_dict() == record.to_dict()
+    short = audit.run(model, [{"input_ids": batch(tokens=7)}], epsilons=[])
+    assert [(row["rows"], row["few"]) for row in short.heads] == [(28, 0)] * 8
+    assert "All rows see fewer than 8 keys" in " ".join(audit.coverage_sentences(short))
+    audit.write_report(record, tmp_path / "a.html")
 
 
 @pytest.mark.parametrize("queries", [0, -1, 1.5, "many", "", True])

@@ -6,8 +6,11 @@ import json
 import math
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -90,7 +93,7 @@ def _child(rank, world, port, model, lines, folder, asked, stop, shard, answer):
     _stop(rank, stop)
     samples = Samples("text", lines, "")
     record = run(model, samples, name="bert", folder=folder, settings=asked, shard=shard)
-    answer.put((rank, record.to_dict()))
+    (answer / f"{rank}.json").write_text(json.dumps(record.to_dict()))
 
 
 def processes(model, folder, world, *, stop=None, lines=None, shard=None, **more):
@@ -98,7 +101,7 @@ def processes(model, folder, world, *, stop=None, lines=None, shard=None, **more
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    answer = SERVER.Queue()
+    answer = Path(tempfile.mkdtemp())  # a pipe would block a process until somebody reads it
     asked, lines = options(**more), LINES if lines is None else lines
     running = [
         SERVER.Process(
@@ -109,15 +112,13 @@ def processes(model, folder, world, *, stop=None, lines=None, shard=None, **more
     for process in running:
         process.start()
     for process in running:
-        process.join(90)
+        process.join(300)
     if any(process.is_alive() for process in running):
         for process in running:
             process.kill()
         pytest.fail("a process waits for ever")
-    found = {}
-    while not answer.empty():
-        rank, record = answer.get()
-        found[rank] = record
+    found = {int(file.stem): json.loads(file.read_text()) for file in answer.iterdir()}
+    shutil.rmtree(answer)
     if len(found) == world and found[0]["complete"]:  # every process has the record of all
         assert all(record == found[0] for record in found.values())
     return found.get(0)

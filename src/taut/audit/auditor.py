@@ -147,8 +147,13 @@ class Auditor:
     def _fresh(self, heads: int) -> HeadState:
         return HeadState(heads, self.settings.norms, self.settings.threshold)
 
-    def _take(self, layer: LayerRecord, place: int, rows: AttentionRows) -> None:
-        """Measure and keep rows; ``place`` is the number of the layer in the model."""
+    def _take(
+        self, layer: LayerRecord, place: int, rows: AttentionRows, *, together: bool = False
+    ) -> None:
+        """Measure and keep rows; ``place`` is the number of the layer in the model.
+
+        ``together`` keeps rows of few keys among the others, as classes may be few.
+        """
         known = rows.samples >= 0  # numbers of samples, where rows belong to one
         samples = np.where(known, self._samples[np.maximum(rows.samples, 0)], -1)
         numbers = layer.state.numbers.values()
@@ -158,7 +163,8 @@ class Auditor:
             quick=self.settings.quick,
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
-        layer.add(found, samples, rows.queries)
+        keep = layer.many.add if together else layer.add
+        keep(found, samples, rows.queries)
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
@@ -195,7 +201,7 @@ class Auditor:
             places = np.arange(scores.shape[2])[None, None]
             known = np.array([index if len(logits) == len(self._samples) else -1])
             rows = AttentionRows(WrittenScores(scores), places.shape, known, places, part)
-            self._take(layer, LOGITS, rows)
+            self._take(layer, LOGITS, rows, together=True)
 
     def _name(self, tokens: TokenText, start: int) -> None:
         """Keep the tokens of the rows with the largest constants."""
