@@ -1,0 +1,117 @@
+"""How far linear functions of single tokens move: the contracted radius of theorem affine-rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from taut._base.matrix_norm import largest_eigenvalues
+from taut._base.rounding import EPS
+from taut.networks.propagation.input_set import InputRows, InputSet
+from taut.networks.propagation.rows import Rows
+
+LIMIT = 4e9  # multiplications that contracting rows with all entries of the input may take
+
+
+class Entries(NamedTuple):
+    """Every entry of a node as a linear function of the input, within an error.
+
+    Attributes
+    ----------
+    linear
+        One row for each entry of each needed token.
+    errors
+        How far each entry can be from its row, (tokens, width).
+    needed
+        The tokens that were asked for, (tokens,).
+    """
+
+    linear: InputRows
+    errors: torch.Tensor
+    needed: torch.Tensor
+
+
+class ValueFactors:
+    """Radii of a·δ for any a, δ being the deviation of one head of one token.
+
+    Attributes
+    ----------
+    lengths
+        Largest l2 norm of δ, (tokens, heads).
+    source
+        The one token of the input that each token depends on, (tokens,), −1 for those that do not
+        move; None if some depend on several.
+    """
+
+    def __init__(self, inputs: InputSet, box: torch.Tensor, entries: Entries, heads: int) -> None:
+        tokens, width = box.shape
+        self.inputs, self.heads = inputs, heads
+        self.box = box.unflatten(-1, (heads, -1))
+        self.errors = entries.errors.unflatten(-1, (heads, -1))
+        values, self.source = entries.linear.values, None
+        index = entries.needed.nonzero()[:, 0]
+        if entries.linear.token is not None:
+            self.source = torch.full((tokens,), -1, device=box.device)
+            self.source[index] = entries.linear.token.reshape(-1, width)[:, 0]
+        linear = values.new_zeros(tokens, heads, width // heads, values.shape[-1])
+        linear[index] = values.reshape(len(index), heads, width // heads, -1)
+        if self.source is not None:  # what does not move depends on nothing
+            self.source[linear.flatten(1).abs().amax(dim=1) == 0] = -1
+        self.lengths = self.box.norm(dim=-1) * (1 + 1e-9)
+        self.linear: torch.Tensor = linear
+        if inputs.norm == 2:
+            self._join(index)
+
+    def _join(self, index: torch.Tensor) -> None:
+        """In l2: lengths from the largest singular value, and a square factor of each Gram matrix.
+
+        Gram matrix and factorisation err by γ of the trace; the ridge is larger, so that the
+        factor never shortens a row.
+        """
+        many, width = self.linear.shape[-1], self.linear.shape[-2]
+        if many == 0:
+            return
+        part = self.linear[index]
+        gram = part @ part.mT
+        trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+        ridge = (many + 4 * width + 32) * 4 * EPS * trace + 1e-280
+        flat = gram.reshape(-1, width, width).cpu().numpy()
+        top = torch.from_numpy(largest_eigenvalues(flat)).to(gram).reshape(trace.shape)
+        far = (top + ridge).sqrt() * (1 + 1e-9) + self.errors[index].norm(dim=-1) * (1 + 1e-9)
+        self.lengths[index] = torch.minimum(self.lengths[index], far)
+        if many > width:
+            eye = torch.eye(width, dtype=gram.dtype, device=gram.device)
+            factor, failed = torch.linalg.cholesky_ex(gram + ridge[..., None, None] * eye)
+            if not bool(failed.any()):
+                square = self.linear.new_zeros(*self.linear.shape[:-1], width)
+                square[index] = factor
+                self.linear = square
+
+    def affordable(self, rows: int) -> bool:
+        """Whether so many rows can be contracted."""
+        return rows * self.linear.numel() < LIMIT
+
+    def reach(self, a: torch.Tensor, rows: Rows) -> torch.Tensor:
+        """Bound |a·δ| on each token and head, (rows, tokens or 1, heads)."""
+        plain = (a.abs() * rows.of(self.box)).sum(dim=-1)
+        short = a.norm(dim=-1) * rows.of(self.lengths)
+        found = torch.minimum(plain, short)
+        if self.affordable(len(a) if rows.token is None else -(-len(a) // len(self.box))):
+            if rows.token is None:
+                moved = torch.einsum("sthw,thwk->sthk", a, self.linear)
+            else:
+                moved = _by_token(a, self.linear, rows.token)
+            far = self.inputs.reach(moved) + (a.abs() * rows.of(self.errors)).sum(dim=-1)
+            doubt = a.norm(dim=-1) * rows.of(self.lengths) * ((a.shape[-1] + 8) * 4 * EPS)
+            found = torch.minimum(found, far * (1 + 1e-9) + doubt)
+        return found * (1 + 1e-9)
+
+
+def _by_token(a: torch.Tensor, linear: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
+    """a·F of the token that each row reads; rows of one token are multiplied together."""
+    found = a.new_zeros(len(a), 1, a.shape[2], linear.shape[-1])
+    for each in token.unique().tolist():
+        here = token == each
+        found[here, 0] = torch.einsum("shw,hwk->shk", a[here, 0], linear[each])
+    return found
