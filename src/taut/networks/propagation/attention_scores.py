@@ -46,7 +46,7 @@ def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> Scores
     assert q is not None and k is not None
     radius_q, radius_k = node.split(q, queries=True), node.split(k)
     product = node.scale * torch.einsum("hid,hjd->hij", radius_q, radius_k)
-    if engine.inputs.norm == 2:
+    if engine.inputs.norm == 2 and bool((product > 1e-9).any()):
         long_q = engine.factors(node.queries, node.heads).lengths.mT
         long_k = engine.factors(node.keys, node.kv_heads).lengths.mT
         long_k = long_k.repeat_interleave(node.group, dim=0)

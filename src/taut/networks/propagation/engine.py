@@ -21,7 +21,7 @@ import torch
 from taut._base.rounding import EPS
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.node import Node, UnboundedError
-from taut.networks.propagation.rows import Rows, unit_rows
+from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
@@ -168,15 +168,16 @@ class Engine:
 
     def _find_box(self, node: Node, factors: bool) -> None:
         index = node.needed.nonzero()[:, 0]
-        rows = unit_rows(node.width, index, node.centre)
-        found = self.carry([(node, rows)], keep=factors)
+        begin, rows, more = node.entry_rows(index)
+        found = self.carry([(begin, rows)], keep=factors)
+        found.rounding += more
         low, high = found.shift - found.half, found.shift + found.half
         shape = (len(index), node.width)
         if node.signed and not factors:
-            plus = self.carry([(node, rows)], lower=True)
-            minus = self.carry([(node, rows.but(-rows.values))], lower=True)
-            low = torch.maximum(low, plus.shift - plus.half)
-            high = torch.minimum(high, minus.half - minus.shift)
+            plus = self.carry([(begin, rows)], lower=True)
+            minus = self.carry([(begin, rows.but(-rows.values))], lower=True)
+            low = torch.maximum(low, plus.shift - plus.half - more)
+            high = torch.minimum(high, minus.half - minus.shift + more)
         middle, radius, errors = (torch.zeros_like(node.centre) for _ in range(3))
         half = (high - low) / 2 * (1 + 1e-12)
         if node.frozen:

@@ -70,6 +70,14 @@ class LinearNode(Node):
         terms = self.weight.shape[1] + 2
         self.local = engine.unit * terms * (self._size * x.longest + self._fixed)
 
+    def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
+        """The weight itself, on the input."""
+        if self.offset is not None:
+            return super().entry_rows(tokens)
+        token = tokens.repeat_interleave(self.width)
+        rows = Rows(self.weight.repeat(len(tokens), 1)[:, None], token)
+        return self.parents[0], rows, self.local[token]
+
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows times the weight."""
         terms = self.weight.shape[0] + 2

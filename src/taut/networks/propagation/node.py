@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import torch
 
 from taut._base.rounding import EPS
-from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.rows import Rows, unit_rows
 
 if TYPE_CHECKING:
     from taut.networks.propagation.engine import Engine
@@ -123,6 +123,11 @@ class Node:
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """Rows on the output as rows on the inputs; ``lower`` asks for bounds from below only."""
         raise NotImplementedError
+
+    def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
+        """Rows of every entry of these tokens, where they begin, and an error of each."""
+        rows = unit_rows(self.width, tokens, self.centre)
+        return self, rows, self.centre.new_zeros(len(rows))
 
     def recentre(self, middle: torch.Tensor, radius: torch.Tensor) -> None:
         """Enter the interval of every entry: ``middle`` off the centre, and its half-width."""

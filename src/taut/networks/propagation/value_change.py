@@ -41,7 +41,7 @@ class ValueChange:
             for each in (factors.box, factors.errors, factors.linear)
         )
         self.plain = torch.einsum("hij,hjd->hid", change, self.box) * (1 + 1e-9)
-        self.lengths = factors.lengths.mT.repeat_interleave(group, dim=0)
+        self.lengths = factors.plain_lengths.mT.repeat_interleave(group, dim=0)
         source = factors.source
         real = None if source is None else source[source >= 0]
         # values that depend on one token of the input each, all on different ones

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -37,8 +38,8 @@ class ValueFactors:
 
     Attributes
     ----------
-    lengths
-        Largest l2 norm of δ, (tokens, heads).
+    plain_lengths
+        Largest l2 norm of δ by its box, (tokens, heads).
     source
         The one token of the input that each token depends on, (tokens,), −1 for those that do not
         move; None if some depend on several.
@@ -58,35 +59,37 @@ class ValueFactors:
         linear[index] = values.reshape(len(index), heads, width // heads, -1)
         if self.source is not None:  # what does not move depends on nothing
             self.source[linear.flatten(1).abs().amax(dim=1) == 0] = -1
-        self.lengths = self.box.norm(dim=-1) * (1 + 1e-9)
+        self.plain_lengths = self.box.norm(dim=-1) * (1 + 1e-9)
         self.linear: torch.Tensor = linear
-        if inputs.norm == 2:
-            self._join(index)
+        if inputs.norm == 2 and linear.shape[-1] > linear.shape[-2]:
+            self._shorten(index)
 
-    def _join(self, index: torch.Tensor) -> None:
-        """In l2: lengths from the largest singular value, and a square factor of each Gram matrix.
+    def _shorten(self, index: torch.Tensor) -> None:
+        """In l2: a square factor of each Gram matrix gives the same lengths.
 
         Gram matrix and factorisation err by γ of the trace; the ridge is larger, so that the
         factor never shortens a row.
         """
-        many, width = self.linear.shape[-1], self.linear.shape[-2]
-        if many == 0:
-            return
         part = self.linear[index]
-        gram = part @ part.mT
-        trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-        ridge = (many + 4 * width + 32) * 4 * EPS * trace + 1e-280
+        gram, ridge = _gram(part)
+        eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+        factor, failed = torch.linalg.cholesky_ex(gram + ridge[..., None, None] * eye)
+        if not bool(failed.any()):
+            square = self.linear.new_zeros(*self.linear.shape[:-1], gram.shape[-1])
+            square[index] = factor
+            self.linear = square
+
+    @cached_property
+    def lengths(self) -> torch.Tensor:
+        """Largest l2 norm of δ, (tokens, heads); in l2 from the largest singular value."""
+        width, many = self.linear.shape[-2:]
+        if self.inputs.norm != 2 or many == 0 or not bool(self.plain_lengths.any()):
+            return self.plain_lengths
+        gram, ridge = _gram(self.linear)
         flat = gram.reshape(-1, width, width).cpu().numpy()
-        top = torch.from_numpy(largest_eigenvalues(flat)).to(gram).reshape(trace.shape)
-        far = (top + ridge).sqrt() * (1 + 1e-9) + self.errors[index].norm(dim=-1) * (1 + 1e-9)
-        self.lengths[index] = torch.minimum(self.lengths[index], far)
-        if many > width:
-            eye = torch.eye(width, dtype=gram.dtype, device=gram.device)
-            factor, failed = torch.linalg.cholesky_ex(gram + ridge[..., None, None] * eye)
-            if not bool(failed.any()):
-                square = self.linear.new_zeros(*self.linear.shape[:-1], width)
-                square[index] = factor
-                self.linear = square
+        top = torch.from_numpy(largest_eigenvalues(flat)).to(gram).reshape(ridge.shape)
+        far = (top + ridge).sqrt() * (1 + 1e-9) + self.errors.norm(dim=-1) * (1 + 1e-9)
+        return torch.minimum(self.plain_lengths, far)
 
     def affordable(self, rows: int) -> bool:
         """Whether so many rows can be contracted."""
@@ -95,7 +98,7 @@ class ValueFactors:
     def reach(self, a: torch.Tensor, rows: Rows) -> torch.Tensor:
         """Bound |a·δ| on each token and head, (rows, tokens or 1, heads)."""
         plain = (a.abs() * rows.of(self.box)).sum(dim=-1)
-        short = a.norm(dim=-1) * rows.of(self.lengths)
+        short = a.norm(dim=-1) * rows.of(self.plain_lengths)
         found = torch.minimum(plain, short)
         if self.affordable(len(a) if rows.token is None else -(-len(a) // len(self.box))):
             if rows.token is None:
@@ -103,9 +106,16 @@ class ValueFactors:
             else:
                 moved = _by_token(a, self.linear, rows.token)
             far = self.inputs.reach(moved) + (a.abs() * rows.of(self.errors)).sum(dim=-1)
-            doubt = a.norm(dim=-1) * rows.of(self.lengths) * ((a.shape[-1] + 8) * 4 * EPS)
+            doubt = short * ((a.shape[-1] + 8) * 4 * EPS)
             found = torch.minimum(found, far * (1 + 1e-9) + doubt)
         return found * (1 + 1e-9)
+
+
+def _gram(linear: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gram matrices, and more than they and their factorisations can be off."""
+    gram = linear @ linear.mT
+    trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+    return gram, (linear.shape[-1] + 4 * linear.shape[-2] + 32) * 4 * EPS * trace + 1e-280
 
 
 def _by_token(a: torch.Tensor, linear: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
