@@ -26,6 +26,7 @@ from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
 TINY = 1e-100  # more than all that underflows
+UNDERFLOW = 1e-30  # the same for a network as executed in float32
 MEMORY = 6e6  # numbers in the rows that are carried at a time
 
 
@@ -83,6 +84,8 @@ class Engine:
         for node in nodes:
             node.centre = node.value()
             node.prepare(self)
+            if eps:
+                node.local = node.local + UNDERFLOW
             for parent in node.parents:
                 parent.frozen = True
             progress(node.index + 1, len(nodes))

@@ -122,7 +122,8 @@ def propagate(
     kinds = dict.fromkeys(node.kind for tape in tapes for node in tape if node.kind in THEOREMS)
     constants = dict.fromkeys(n.path for tape in tapes for n in tape if n.kind == "constant")
     theorem = ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]))
-    doubtful = executed and bool(constants)  # whose executed error is known to first order
+    # the executed error of a constant is known to first order
+    doubtful = executed and (bool(constants) or only_estimated(eps))
     bound = Bound(
         np.stack([each[0] for each in found]), np.stack([each[1] for each in found]),
         "bracket", Norm(lp(norm).source, "value"), request.where, theorem, quantity=VALUE,
@@ -131,6 +132,11 @@ def propagate(
     centre = np.stack([each[2] for each in found])
     slack = tuple(each[3] for each in found)
     return Propagation(bound, centre, slack, tuple(constants), executed)
+
+
+def only_estimated(eps: float) -> bool:
+    """Whether rounding of a network as executed is not proved: half precision may underflow."""
+    return eps > 2.0**-20
 
 
 def margins(classes: Any, number: int) -> torch.Tensor:
