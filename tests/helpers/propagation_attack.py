@@ -90,12 +90,12 @@ def check_every_bound(engine, question, points, *, rows=3, seed=0, slack=0.0):
             moved = (tape[node.index].centre - node.centre)[index]
             allowed = 1e-12 * (1 + node.centre.abs()[index]) + slack
             if node.box is not None:
-                assert (moved.abs() <= node.box[index] + allowed).all(), (node.kind, node.path)
+                assert (moved.abs() <= node.box[index] + allowed).all(), (node.kind, node.path, "box", float((moved.abs()-node.box[index]).max()), float(node.centre.abs().max()))
             far = node.sizes[index] + allowed.norm(dim=-1)
-            assert (moved.norm(dim=-1) <= far).all(), (node.kind, node.path)
+            assert (moved.norm(dim=-1) <= far).all(), (node.kind, node.path, "size", float((moved.norm(dim=-1)-far).max()), moved, node.centre)
             value = (values[:, index] * moved).flatten(1).sum(dim=1)
             doubt = (values[:, index].abs() * allowed).flatten(1).sum(dim=1)
-            assert (value >= low - doubt).all(), (node.kind, node.path, float((low - value).max()))
-            assert (value <= high + doubt).all(), (node.kind, node.path)
+            assert (value >= low - doubt).all(), (node.kind, node.path, "low", float((low - value).max()), value, low, node.centre)
+            assert (value <= high + doubt).all(), (node.kind, node.path, "high", value - high, node.centre.abs().max())
             tight = max(tight, float((value / torch.where(value > 0, high, low)).max()))
     return tight

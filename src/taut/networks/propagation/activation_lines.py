@@ -43,11 +43,13 @@ def _hinge_lines(left: float, middle: torch.Tensor, radius: torch.Tensor) -> Lin
     bent = (low < 0) & (high > 0)
     here = torch.maximum(middle, left * middle)
     wide = torch.where(bent, high - low, 1.0)
-    chord = torch.where(bent, (high - left * low) / wide, torch.where(low >= 0, 1.0, left))
+    # not as plain numbers: torch.where makes float32 of two of them
+    one, other = torch.ones_like(middle), torch.full_like(middle, left)
+    chord = torch.where(bent, (high - left * low) / wide, torch.where(low >= 0, one, other))
     chord = chord.clamp(left, 1.0)
     height = torch.maximum((left - chord) * low, (1 - chord) * high).clamp(min=0.0)
     height = torch.where(bent, height * (1 + 8 * EPS), 0.0)
-    below = torch.where(bent, torch.where(high > -low, 1.0, left), chord)
+    below = torch.where(bent, torch.where(high > -low, one, other), chord)
     doubt = 8 * EPS * (middle.abs() + radius)
     start = chord * middle - here  # the line through 0, as seen from φ(m)
     return Lines(

@@ -68,6 +68,13 @@ class AttentionNode(Node):
             scores = self.softcap * torch.tanh(scores / self.softcap)
         return torch.softmax(scores if self.term is None else scores + self.term, dim=-1)
 
+    @property
+    def seen(self) -> torch.Tensor:
+        """Where a query sees a key, however small its weight is, (heads, queries, keys)."""
+        if self.term is None:
+            return torch.ones_like(self.p, dtype=torch.bool)
+        return self.term > -torch.inf
+
     def value(self) -> torch.Tensor:
         """The mean of the values under the weights."""
         return (self.weights() @ self.split(self.values.centre)).transpose(0, 1).flatten(1)
@@ -95,7 +102,10 @@ class AttentionNode(Node):
         if scores.linear is not None:
             self.joint = JointRows(self.p, scores.linear, scores.rest, scores.centred)
             gap = self.joint.gap
-        remainder = softmax_remainder(self.p, scores.centred, gap, self.doubt)
+        found = softmax_remainder(self.p, scores.centred, gap, self.doubt)
+        seen = self.seen
+        low, high, change = (torch.where(seen, each, 0.0) for each in found[:3])
+        remainder = Remainder(low, high, change, found.gap)
         self.found = (scores, remainder)
         length = None if self.joint is None else self.joint.change(remainder.gap)
         factors = engine.factors(self.values, self.kv_heads)

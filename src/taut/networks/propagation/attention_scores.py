@@ -54,12 +54,13 @@ def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> Scores
     slope = torch.ones_like(p)
     if node.softcap is not None:
         slope, product = _capped(node, radius_q, radius_k, product)
-    product = torch.where(p > 0, product, 0.0) * (1 + 1e-9)
+    product = torch.where(node.seen, product, 0.0) * (1 + 1e-9)
     centred, linear, rest = _centred(engine, node, p, slope)
     both = product + (p * product).sum(dim=-1, keepdim=True)
     doubt = _doubt(node)
     rest = (rest + both) * (1 + 1e-9) + doubt
-    return Scores(slope, product, (centred + both) * (1 + 1e-9) + doubt, linear, rest)
+    far = torch.where(node.seen, (centred + both) * (1 + 1e-9) + doubt, 0.0)
+    return Scores(slope, product, far, linear, rest)
 
 
 def _capped(
@@ -94,7 +95,7 @@ def _centred(
     engine: Engine, node: AttentionNode, p: torch.Tensor, slope: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor]:
     """Radius of the linear part of the centred scores, by a row of its own for each of them."""
-    seen = (p > 0) & node.needed.to(p.device)[None, :, None]
+    seen = node.seen & node.needed.to(p.device)[None, :, None]
     index = seen.nonzero()
     joint = engine.inputs.norm == 2
     radius, rest = torch.zeros_like(p), torch.zeros_like(p)

@@ -42,7 +42,7 @@ class NormNode(Node):
     With σ₀² = mean y₀² + ε, t = y₀·δ/(dσ₀²), w = |δ|²/(dσ₀²) and φ = (1 + 2t + w)^(−1/2) the output
     of a row a (times the gain) moves by [a·δ − (a·y₀)t + (a·y₀)(φ − 1 + t) + (a·δ)(φ − 1)]/σ₀. The
     first two terms are linear. As w ≥ t², φ − 1 + t lies between −w̄/2 and the larger t²/(1 + t) of
-    both ends of t.
+    both ends of t. Where that is worse than what the length of outputs allows, this counts.
     """
 
     kind = "norm"
@@ -56,7 +56,8 @@ class NormNode(Node):
         self.bias = None if shift is None else shift
         self.epsilon, self.heads = epsilon, heads
         super().__init__(y)
-        self.far = self.half = self.middle = self.spread = torch.zeros(())
+        self.far = self.half = self.middle = self.spread = self.most = torch.zeros(())
+        self.lost = torch.zeros((), dtype=torch.bool)
         self.factors: ValueFactors | None = None
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
@@ -80,7 +81,9 @@ class NormNode(Node):
         self.spread = power.sqrt()  # (tokens, heads)
         size = y0.shape[-1] * power * (1 - 1e-9)
         low, high = self._along(engine, y, y0)
-        low, high = low / size * (1 + 1e-9) - 1e-300, high / size * (1 + 1e-9) + 1e-300
+        # with 0 between them: the lines from the centre to all outputs lie in these limits
+        low = (low / size * (1 + 1e-9)).clamp(max=0.0) - 1e-300
+        high = (high / size * (1 + 1e-9)).clamp(min=0.0) + 1e-300
         lengths = torch.minimum(self._split(box).norm(dim=-1) * (1 + 1e-9), self.factors.lengths)
         w = lengths.square() / size * (1 + 1e-9)
         # 1 + 2t + w is at least 1 + 2t + ρt², ρ = dσ₀²/|y₀|² ≥ 1, wherever t is.
@@ -96,14 +99,20 @@ class NormNode(Node):
         bottom = -w / 2
         self.middle, self.half = (top + bottom) / 2, (top - bottom) / 2
         self.far = torch.maximum(largest - 1, 1 - most.rsqrt() * (1 - 1e-9)) + 16 * EPS
-        constant = self.gain.abs().max() / self.spread * largest
-        length = float(self.gain.norm()) * (1 + 1e-9) * (self.heads * self.gain.numel()) ** 0.5
-        length = length + (0.0 if self.bias is None else float(self.bias.norm()) * (1 + 1e-9))
-        moved = (constant * lengths).norm(dim=-1) * (1 + 1e-9)
-        self.sizes = torch.minimum(moved, torch.full_like(moved, 2 * length))
-        worst = constant.amax(dim=-1) * y.longest
-        worst = torch.where(worst.isfinite(), worst, 1e300)
-        self.local = engine.unit * (self.width + 12) * (torch.minimum(worst, worst * 0 + length) + length)
+        # before the gain no output is longer than √d
+        length = (self.width // self.heads) ** 0.5
+        self.most = torch.minimum(lengths * largest / self.spread, lengths * 0 + 2 * length)
+        self.most = self.most * (1 + 1e-9)
+        relaxed = y0.norm(dim=-1) * self.half + lengths * self.far
+        self.lost = ~(relaxed < self.most * self.spread)
+        self.middle, self.half, self.far = (
+            torch.where(self.lost, 0.0, each) for each in (self.middle, self.half, self.far)
+        )
+        top = float(self.gain.abs().max())
+        self.sizes = top * self.most.norm(dim=-1) * (1 + 1e-9)
+        fixed = 0.0 if self.bias is None else float(self.bias.norm())
+        size = top * length * self.heads**0.5 + fixed
+        self.local = self.centre.new_full((self.tokens,), engine.unit * 2 * (self.width + 12) * size)
 
     def _along(
         self, engine: Engine, y: Node, y0: torch.Tensor
@@ -125,12 +134,15 @@ class NormNode(Node):
         y0, spread = rows.of(self._split(y.centre)), rows.of(self.spread)
         d = a.shape[-1]
         along = (a * y0).sum(dim=-1)
+        lost = rows.of(self.lost)
         values = (a - (along / (d * spread**2))[..., None] * y0) / spread[..., None]
         shift = (along * rows.of(self.middle) / spread).flatten(1).sum(dim=1)
         moves = self.factors.reach(a, rows)
         error = (along.abs() * rows.of(self.half) + moves * rows.of(self.far)) / spread
+        values = torch.where(lost[..., None], 0.0, values)
+        error = torch.where(lost, a.norm(dim=-1) * rows.of(self.most), error)
         total = error.flatten(1).sum(dim=1) * (1 + 1e-9)
-        lost = a.norm(dim=-1) / spread * rows.of(y.sizes)[..., None]
+        moved = a.norm(dim=-1) / spread * rows.of(y.sizes)[..., None]
         doubt = a.norm(dim=-1) * y0.norm(dim=-1) * rows.of(self.middle.abs() + self.half) / spread
-        rounding = (lost + doubt).flatten(1).sum(dim=1) * (4 * (d + 16) * EPS)
+        rounding = (torch.where(lost, 0.0, moved) + doubt).flatten(1).sum(dim=1) * (4 * (d + 16) * EPS)
         return Pulled((rows.but(values.flatten(-2)),), shift, total, rounding)

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-LARGEST = 600.0  # exponents beyond it overflow; the limits 0 and 1 of weights count then
+LARGEST = 600.0  # exponents beyond it are not computed; the limits 0 and 1 of weights count
+
+SMALLEST = 1e-290  # weights below it may be 0 as computed, and rise by any factor
 
 
 class Remainder(NamedTuple):
@@ -55,11 +57,15 @@ def softmax_remainder(
     doubt
         How far weights can be off, relative to themselves, because they were rounded.
 
+    Weights that underflowed count as 1e-290: keys that are not seen must have a = 0 and be left
+    out of what is made of the result.
+
     Notes
     -----
     Rounding: every result is a sum or product of a few positive numbers, enlarged by 1e-9 of
     itself and by the doubt.
     """
+    p = p.clamp(min=SMALLEST)
     fits = a <= LARGEST
     beyond = beyond_linear(a.clamp(max=LARGEST))
     most = a.amax(dim=-1, keepdim=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from taut._base.matrix_norm import largest_eigenvalues
-from taut.networks.propagation.softmax_remainder import LARGEST, beyond_linear
+from taut.networks.propagation.softmax_remainder import SMALLEST, beyond_linear
+
+MOST = 40.0  # scores that move more are not bounded together
 
 
 class JointRows:
@@ -26,17 +28,16 @@ class JointRows:
     def __init__(
         self, p: torch.Tensor, linear: torch.Tensor, rest: torch.Tensor, a: torch.Tensor
     ) -> None:
-        self.p, self.rest = p, rest
+        self.p, self.rest = p.clamp(min=SMALLEST), rest
         self.gram = linear @ linear.mT
         trace = self.gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
         self.doubt = (linear.shape[-1] + 32) * 4e-16 * trace
-        a = torch.where(p > 0, a, 0.0)
-        small = a.clamp(1e-4, LARGEST)
+        small = a.clamp(1e-4, MOST)
         # (e^a − 1 − a)/a² and (e^a − 1)/a grow with a, so that those of the smallest a are larger
-        self.psi = torch.where(a <= LARGEST, beyond_linear(small) / small**2 * (1 + 1e-9), torch.inf)
-        self.chi = torch.where(a <= LARGEST, torch.expm1(small) / small * (1 + 1e-9), torch.inf)
-        self.fits = bool((a <= LARGEST).all())
-        self.gap = self._square(p * self.psi)[..., None] if self.fits else None
+        self.psi = beyond_linear(small) / small**2 * (1 + 1e-9)
+        self.chi = torch.expm1(small) / small * (1 + 1e-9)
+        self.fits = bool((a <= MOST).all())
+        self.gap = self._square(self.p * self.psi)[..., None] if self.fits else None
 
     def _square(self, w: torch.Tensor) -> torch.Tensor:
         """Largest Σ wⱼcⱼ²."""
