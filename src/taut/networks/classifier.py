@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from taut._base.rounding import EPS, Numbers
 from taut.networks.attack import AttackedBall, radius_of_change, smallest_margin
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
-from taut.networks.propagation.engine import Engine, OutOfTimeError
+from taut.networks.propagation.engine import Engine, OutOfTimeError, Reached
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import UnboundedError
 from taut.networks.propagation.propagate import margins, only_estimated
@@ -28,6 +28,8 @@ from taut.networks.propagation.request import Request, checked_request
 from taut.networks.propagation.rows import Rows
 from taut.networks.question import Question, ask
 from taut.networks.rule_check import compare_outputs
+
+NEAR = 1e-9  # radius at which the relaxation shows the derivative
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,12 @@ def certified_radius(
     logits, estimated = _logits(question, device)
     predicted = logits.argmax(dim=1).cpu().numpy()
     ahead = (margins(predicted, logits.shape[1]).to(logits) * logits[:, None]).sum(dim=-1)
-    first_order = _first_order(question, request, predicted, ahead)
+    first_order = np.ones(len(inputs))
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     radius, finished = np.zeros(len(inputs)), np.ones(len(inputs), dtype=bool)
     for sample in range(len(inputs)):
         search = _Search(question, request, sample, int(predicted[sample]), eps, deadline)
+        first_order[sample] = search.first_order(ahead[sample])
         guess = min(first_order[sample] / 2, 1e12)
         lead = float(ahead[sample].min())
         radius[sample] = largest_radius(search.margin, lead, guess, steps, tolerance)
@@ -170,24 +173,44 @@ class _Search:
         self.question, self.request, self.sample, self.label = question, request, sample, label
         self.eps, self.deadline, self.late = eps, deadline, False
 
-    @torch.no_grad()
     def margin(self, radius: float) -> float:
         """Lower bound of the smallest margin within a radius; −inf if there is none."""
+        found = self._carried(radius, lower=True)
+        if found is None:
+            return -math.inf
+        reached, terms = found
+        doubt = terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
+        return float((terms.sum(dim=1) - doubt + reached.shift - reached.half).min())
+
+    def first_order(self, ahead: torch.Tensor) -> float:
+        """Smallest quotient of margin and dual norm of its derivative.
+
+        The derivative is that of the relaxation within a tiny radius. A network that is flat says
+        nothing of how far it is: 1 is as good a guess as any.
+        """
+        found = self._carried(NEAR, lower=False)
+        if found is None:
+            return 1.0
+        slopes = found[0].reach / NEAR
+        smallest = float(torch.where(slopes > 0, ahead / slopes, torch.inf).min())
+        return max(smallest, 0.0) if smallest < math.inf else 1.0
+
+    @torch.no_grad()
+    def _carried(self, radius: float, *, lower: bool) -> tuple[Reached, torch.Tensor] | None:
+        """All margins, carried to the input, and the terms of their values at the centre."""
         scale = self.request.scale[self.sample]
         tape = record(self.question, self.sample, scale.device)
         inputs = InputSet(radius, self.request.norm, scale)
         try:
             engine = Engine(tape, inputs, self.eps, deadline=self.deadline)
             rows = margins([self.label], tape[-1].width).to(scale)[0][:, None]
-            found = engine.carry([(tape[-1], Rows(rows))], lower=True)
+            found = engine.carry([(tape[-1], Rows(rows))], lower=lower)
         except UnboundedError:
-            return -math.inf
+            return None
         except OutOfTimeError:
             self.late = True
-            return -math.inf
-        terms = (rows * tape[-1].centre).flatten(1)
-        doubt = terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
-        return float((terms.sum(dim=1) - doubt + found.shift - found.half).min())
+            return None
+        return found, (rows * tape[-1].centre).flatten(1)
 
 
 @torch.no_grad()
@@ -205,30 +228,3 @@ def _logits(question: Question, device: torch.device) -> tuple[torch.Tensor, boo
     if outputs.shape[2] < 2:
         raise ValueError("a classifier has at least two classes")
     return outputs[:, 0], any(node.kind == "constant" for tape in tapes for node in tape)
-
-
-def _first_order(question: Question, request: Request, predicted: Any, ahead: Any) -> Numbers:
-    """Smallest quotient of margin and dual norm of its gradient; infinite for constant ones."""
-    (x,) = question.points(1)
-    batch = len(x)
-    found = np.full(batch, np.inf)
-    rows = margins(predicted, ahead.shape[1] + 1).to(x)
-    with torch.inference_mode(False), torch.enable_grad():
-        moved = x.detach().clone().requires_grad_(True)
-        logits = question.call(moved).reshape(batch, -1)
-        for index in range(rows.shape[1]):
-            lead = (logits * rows[:, index]).sum()
-            (slope,) = torch.autograd.grad(lead, moved, retain_graph=True)
-            scaled = slope.double().reshape(batch, -1) * request.scale.flatten(1).to(slope)
-            size = _dual(scaled, request.norm).cpu().numpy()
-            with np.errstate(divide="ignore", invalid="ignore"):
-                quotient = np.where(size > 0, ahead[:, index].cpu().numpy() / size, np.inf)
-            found = np.fmin(found, quotient)
-    # a network that is flat at the input says nothing of how far that goes
-    return np.where(np.isfinite(found), np.maximum(found, 0.0), 1.0)
-
-
-def _dual(rows: torch.Tensor, norm: float) -> torch.Tensor:
-    if norm == 2:
-        return rows.norm(dim=1)
-    return rows.abs().amax(dim=1) if norm == 1 else rows.abs().sum(dim=1)
