@@ -63,11 +63,12 @@ PROPAGATION = (
     Theorem(
         "softmax-joint",
         _PROPAGATION,
-        "if cⱼ = uⱼ·δ + ρⱼ with |δ|₂ ≤ 1 then Σ wⱼcⱼ² ≤ (√λ_max(√w uuᵀ √w) + ‖√w ρ‖)² for w ≥ 0; so "
+        "if cⱼ = uⱼ·δ + ρⱼ then Σ wⱼcⱼ² ≤ (√S + ‖√w ρ‖)² for w ≥ 0, with S = λ_max(√w uuᵀ √w) on "
+        "|δ|₂ ≤ 1, N times that on |δ|_∞ ≤ 1, the largest column of Σ wu² on |δ|₁ ≤ 1; so "
         "g ≤ Σ pψc², Σ bⱼ·remainderⱼ ≤ Σ bpψc² for b ≥ 0 and ‖p′ − p‖₂ ≤ ‖pχc‖ + ‖p‖g, with "
         "ψ = (e^a − 1 − a)/a², χ = (e^a − 1)/a",
-        "scores that are near a linear function of a ball in l2",
-        "both ψ and χ grow with c ≤ a; |e^(c−g) − 1| ≤ |e^c − 1| + g",
+        "scores that are near a linear function of N entries of the input",
+        "a convex function is largest at a corner; both ψ and χ grow with c ≤ a; |e^(c−g) − 1| ≤ |e^c − 1| + g",
         "attained by ρ = 0 and the first eigenvector",
         "taut",
     ),

@@ -89,9 +89,8 @@ class AttentionNode(Node):
 
     def prepare(self, engine: Engine) -> None:
         """Radii of queries, keys, values and centred scores, then the remainder of softmax."""
-        joint = engine.inputs.norm == 2
-        engine.box(self.queries, factors=joint)
-        engine.box(self.keys, factors=joint)
+        engine.box(self.queries, factors=True)
+        engine.box(self.keys, factors=True)
         engine.box(self.values, factors=True)
         self.centre, self.p = self.value(), self.weights()
         self.doubt = self._weight_doubt()
@@ -100,7 +99,9 @@ class AttentionNode(Node):
         scores = bound_scores(engine, self, self.p)
         gap = None
         if scores.linear is not None:
-            self.joint = JointRows(self.p, scores.linear, scores.rest, scores.centred)
+            self.joint = JointRows(
+                self.p, scores.linear, scores.rest, scores.centred, engine.inputs
+            )
             gap = self.joint.gap
         found = softmax_remainder(self.p, scores.centred, gap, self.doubt)
         seen = self.seen
@@ -163,7 +164,7 @@ class AttentionNode(Node):
         top = up * high - down * low
         bottom = up * low - down * high
         top, bottom = top.sum(dim=-1), bottom.sum(dim=-1)
-        if self.joint is not None:
+        if self.joint is not None and self.joint.affordable(beta):
             picked = [self._pick(each, rows) for each in self.joint.data]
             top = torch.minimum(top, self.joint.side(beta, low, picked))
             bottom = torch.minimum(bottom, self.joint.side(-beta, low, picked))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from taut.networks.propagation.attention_node import AttentionNode
     from taut.networks.propagation.engine import Engine
 
+LARGEST_TABLE = 3e7  # numbers in the linear parts of all scores
 CAPPED = 0.385  # half of the largest second derivative of tanh, rounded up
 
 
@@ -29,8 +30,8 @@ class Scores(NamedTuple):
     centred
         Largest |δsⱼ − Σₖ pₖ δsₖ|.
     linear, rest
-        In l2 the linear part of the centred scores, (heads, queries, keys, entries), and how far
-        they can be from it.
+        The linear part of the centred scores, (heads, queries, keys, entries), unless it is too
+        large, and how far they can be from it.
     """
 
     slope: torch.Tensor
@@ -46,7 +47,7 @@ def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> Scores
     assert q is not None and k is not None
     radius_q, radius_k = node.split(q, queries=True), node.split(k)
     product = node.scale * torch.einsum("hid,hjd->hij", radius_q, radius_k)
-    if engine.inputs.norm == 2 and bool((product > 1e-9).any()):
+    if bool((product > 1e-9).any()):
         long_q = engine.factors(node.queries, node.heads).lengths.mT
         long_k = engine.factors(node.keys, node.kv_heads).lengths.mT
         long_k = long_k.repeat_interleave(node.group, dim=0)
@@ -97,7 +98,7 @@ def _centred(
     """Radius of the linear part of the centred scores, by a row of its own for each of them."""
     seen = node.seen & node.needed.to(p.device)[None, :, None]
     index = seen.nonzero()
-    joint = engine.inputs.norm == 2
+    joint = p.numel() * engine.entries < LARGEST_TABLE
     radius, rest = torch.zeros_like(p), torch.zeros_like(p)
     linear = None
     where = (index[:, 0], index[:, 1], index[:, 2])

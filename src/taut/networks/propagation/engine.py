@@ -27,6 +27,7 @@ from taut.networks.propagation.value_factors import Entries, ValueFactors
 Starts = list[tuple[Node, Rows]]
 TINY = 1e-100  # more than all that underflows
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
+LARGEST_TABLE = 1.5e8  # numbers in the linear functions that are kept of a node
 MEMORY = 6e6  # numbers in the rows that are carried at a time
 
 
@@ -78,6 +79,7 @@ class Engine:
     ) -> None:
         self.nodes, self.inputs, self.deadline = nodes, inputs, deadline
         self.unit = EPS + eps
+        self.entries = int((inputs.scale > 0).sum())
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self._find_needed()
@@ -172,7 +174,8 @@ class Engine:
     def _find_box(self, node: Node, factors: bool) -> None:
         index = node.needed.nonzero()[:, 0]
         begin, rows, more = node.entry_rows(index)
-        found = self.carry([(begin, rows)], keep=factors)
+        keep = factors and len(rows) * self.entries < LARGEST_TABLE
+        found = self.carry([(begin, rows)], keep=keep)
         found.rounding += more
         low, high = found.shift - found.half, found.shift + found.half
         shape = (len(index), node.width)
@@ -190,13 +193,15 @@ class Engine:
         radius[index] = half.reshape(shape)
         node.recentre(middle, radius)
         if factors:
-            assert found.linear is not None
-            rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
+            rest = found.half
+            if found.linear is not None:
+                rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
             # the linear function is 0 at the shift, which is the middle unless that is frozen
             errors[index] = (rest + found.shift.abs() * (1 + 1e-12)).reshape(shape) if node.frozen \
                 else rest.reshape(shape)
             errors[index] += 16 * EPS * node.centre.abs()[index]
-            self._entries[node.index] = Entries(found.linear, errors, node.needed)
+            linear = found.linear or InputRows(low.new_zeros(len(low), 0), None)
+            self._entries[node.index] = Entries(linear, errors, node.needed)
 
     def factors(self, node: Node, heads: int) -> ValueFactors:
         """Contracted radii of the entries of a node, whose box was found with factors."""

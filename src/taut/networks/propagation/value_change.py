@@ -23,7 +23,7 @@ class ValueChange:
     change
         Largest |δp|, (heads, queries, keys).
     length
-        In l2 also the largest l2 norm of δp, (heads, queries), or None.
+        The largest l2 norm of δp, (heads, queries), or None.
     group
         How many heads share a value.
     """
@@ -59,24 +59,26 @@ class ValueChange:
         rest = torch.einsum("shid,hjd->shij", a.abs(), self.errors) + doubt
         change = pick(self.change, rows)
         other = (change * (reach + rest)).flatten(1).sum(dim=1)
-        if self.factors.inputs.norm == 2:
-            other = torch.minimum(other, self._in_l2(reach, rest, change, rows, pick))
-        elif self.factors.inputs.norm == 1 and self.apart:
-            # the whole budget goes to one key
-            joined = (change * reach).sum(dim=(1, 2)).amax(dim=-1)
-            other = torch.minimum(other, joined + (change * rest).flatten(1).sum(dim=1))
+        other = torch.minimum(other, self._together(reach, rest, change, rows, pick))
         return torch.minimum(found, other * (1 + 1e-9))
 
-    def _in_l2(
+    def _together(
         self, reach: torch.Tensor, rest: torch.Tensor, change: torch.Tensor, rows: Rows, pick: Pick
     ) -> torch.Tensor:
-        """Cauchy's inequality over keys: if their values move apart, only one budget is shared."""
+        """All keys at once: if their values move apart, they share the size of the set.
+
+        In l1 all of it goes to one key, in l2 Cauchy's inequality says how it is shared, in l∞
+        there is nothing to share. With ‖δp‖₂ Cauchy's inequality is over the keys.
+        """
+        norm = self.factors.inputs.norm
+        shared = self.apart and norm < float("inf")
         errors = (change * rest).flatten(1).sum(dim=1)
         found = torch.full_like(errors, torch.inf)
-        if self.apart:
-            found = (change * reach).sum(dim=(1, 2)).norm(dim=-1) + errors
+        if shared:
+            keys = (change * reach).sum(dim=(1, 2))
+            found = (keys.amax(dim=-1) if norm == 1 else keys.norm(dim=-1)) + errors
         if self.length is not None:
-            together = reach.amax(dim=-1) if self.apart else reach.norm(dim=-1)
+            together = reach.amax(dim=-1) if shared else reach.norm(dim=-1)
             by_length = (pick(self.length, rows) * together).flatten(1).sum(dim=1) + errors
             found = torch.minimum(found, by_length)
         return found

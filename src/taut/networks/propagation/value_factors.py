@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import torch
 
-from taut._base.matrix_norm import largest_eigenvalues
 from taut._base.rounding import EPS
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.rows import Rows
@@ -81,14 +80,11 @@ class ValueFactors:
 
     @cached_property
     def lengths(self) -> torch.Tensor:
-        """Largest l2 norm of δ, (tokens, heads); in l2 from the largest singular value."""
-        width, many = self.linear.shape[-2:]
-        if self.inputs.norm != 2 or many == 0 or not bool(self.plain_lengths.any()):
+        """Largest l2 norm of δ, (tokens, heads), for all entries together."""
+        if not bool(self.plain_lengths.any()):
             return self.plain_lengths
-        gram, ridge = _gram(self.linear)
-        flat = gram.reshape(-1, width, width).cpu().numpy()
-        top = torch.from_numpy(largest_eigenvalues(flat)).to(gram).reshape(ridge.shape)
-        far = (top + ridge).sqrt() * (1 + 1e-9) + self.errors.norm(dim=-1) * (1 + 1e-9)
+        square = self.inputs.square(self.linear)
+        far = square.sqrt() * (1 + 1e-9) + self.errors.norm(dim=-1) * (1 + 1e-9)
         return torch.minimum(self.plain_lengths, far)
 
     def affordable(self, rows: int) -> bool:
