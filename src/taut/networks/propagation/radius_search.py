@@ -27,8 +27,9 @@ def largest_radius(
 
     Notes
     -----
-    The margin falls with the radius, roughly like a line: the next radius is where a line through
-    the last success and the last failure is 0, or the middle if the same side was hit twice.
+    Far from the end the margin falls ever faster, so that radii are multiplied by factors. Near
+    it, it is roughly a line: the next radius is where a line through the last success and the last
+    failure is 0, or the middle if the same side was hit twice.
     """
     if not (at_input > 0 and guess > 0):
         return 0.0
@@ -54,11 +55,12 @@ def _next(low: tuple[float, float], high: tuple[float, float], *, repeated: bool
     """The next radius to try between a success and a failure."""
     if high[0] == float("inf"):
         return low[0] * 1.6
-    width = high[0] - low[0]
-    if high[1] == -float("inf"):
-        return high[0] / 8 if low[0] == 0 else low[0] + width / 2
-    share = low[1] / (low[1] - high[1])
-    if repeated:
-        share = (share + 0.5) / 2
+    if low[0] == 0:
+        return high[0] / 4
+    if high[0] > 1.6 * low[0]:
+        return (high[0] * low[0]) ** 0.5
+    share = 0.5
+    if high[1] > -float("inf") and not repeated:
+        share = low[1] / (low[1] - high[1])
     # a little short of the zero, so that the line's own error decides less often
-    return low[0] + width * min(max(share * (1 - 1e-4), 0.02), 0.98)
+    return low[0] + (high[0] - low[0]) * min(max(share * (1 - 1e-4), 0.02), 0.98)
