@@ -24,6 +24,7 @@ class Lines(NamedTuple):
     high: torch.Tensor
     below: torch.Tensor | None = None
     floor: torch.Tensor | None = None
+    bent: torch.Tensor = torch.zeros((), dtype=torch.bool)  # where ``below`` may be another slope
 
 
 def lines(act: Activation, middle: torch.Tensor, radius: torch.Tensor) -> Lines:
@@ -52,9 +53,8 @@ def _hinge_lines(left: float, middle: torch.Tensor, radius: torch.Tensor) -> Lin
     below = torch.where(bent, torch.where(high > -low, one, other), chord)
     doubt = 8 * EPS * (middle.abs() + radius)
     start = chord * middle - here  # the line through 0, as seen from φ(m)
-    return Lines(
-        chord, start - doubt, start + height + doubt, below, below * middle - here - doubt
-    )
+    floor = below * middle - here - doubt
+    return Lines(chord, start - doubt, start + height + doubt, below, floor, bent)
 
 
 def _grid_lines(act: Activation, middle: torch.Tensor, radius: torch.Tensor) -> Lines:

@@ -187,7 +187,7 @@ class AttentionNode(Node):
 
     def _pick(self, data: torch.Tensor, rows: Rows) -> torch.Tensor:
         """(heads, queries, ...) beside the rows, (1 or rows, heads, queries or 1, ...)."""
-        if rows.token is None:
+        if rows.token is None or self.tokens == 1:
             return data[None]
         return data.transpose(0, 1)[rows.token].unsqueeze(2)
 

@@ -27,6 +27,8 @@ class ActivationNode(Node):
         super().__init__(x)
         self.uneven = act.hinge is not None
         self.lines: Lines | None = None
+        self.choosing = False  # whether slopes from below are being optimised
+        self.chosen: torch.Tensor | None = None
 
     def value(self) -> torch.Tensor:
         """φ(x)."""
@@ -58,8 +60,13 @@ class ActivationNode(Node):
         rounding = 4 * EPS * rows.weighed(self.parents[0].sizes) * self.act.constant
         if lower and found.below is not None and found.floor is not None:
             up, down = rows.values.clamp(min=0.0), rows.values.clamp(max=0.0)
-            values = up * rows.of(found.below) + down * slope
-            ends = up * rows.of(found.floor) + down * rows.of(found.high)
+            below, floor = rows.of(found.below), rows.of(found.floor)
+            if self.choosing:
+                below = self._choose(below, rows)
+                # both lines go through 0, where φ is 0
+                floor = floor + (below - rows.of(found.below)) * rows.of(self.parents[0].centre)
+            values = up * below + down * slope
+            ends = up * floor + down * rows.of(found.high)
             shift = ends.flatten(1).sum(dim=1)
             doubt = ends.abs().flatten(1).sum(dim=1) * (ends[0].numel() * EPS)
             return Pulled((rows.but(values),), shift, 0.0, rounding + doubt)
@@ -69,6 +76,25 @@ class ActivationNode(Node):
         doubt = (rows.values.abs() * rows.of(middle.abs())).flatten(1).sum(dim=1)
         rounding = rounding + doubt * ((self.centre.numel() + 4) * EPS)
         return Pulled((rows.but(rows.values * slope),), shift, error, rounding)
+
+    @property
+    def is_bent(self) -> bool:
+        """Whether a slope from below can be chosen somewhere."""
+        return self.lines is not None and self.lines.below is not None
+
+    def within(self, slopes: torch.Tensor) -> torch.Tensor:
+        """Slopes brought between those of both sides."""
+        assert self.act.hinge is not None
+        return slopes.clamp(self.act.hinge, 1.0)
+
+    def _choose(self, below: torch.Tensor, rows: Rows) -> torch.Tensor:
+        """The chosen slopes where the function is bent, at first those that it has."""
+        assert self.lines is not None
+        if self.chosen is None or self.chosen.shape != rows.values.shape:
+            self.chosen = below.expand_as(rows.values).detach().clone()
+        if not self.chosen.requires_grad:
+            self.chosen = self.chosen.detach().clone().requires_grad_(True)
+        return torch.where(rows.of(self.lines.bent), self.chosen, below)
 
 
 class ProductNode(Node):

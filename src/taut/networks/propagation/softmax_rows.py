@@ -8,6 +8,7 @@ from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.softmax_remainder import SMALLEST, beyond_linear
 
 MOST = 40.0  # scores that move more are not bounded together
+FLOOR = 1e-200  # so that roots have finite derivatives
 MEMORY = 2e7  # numbers in a table of all rows, keys and entries
 
 
@@ -86,8 +87,9 @@ class JointRows:
         if self.inputs.norm == 1:
             top = (table @ w[..., None])[..., 0].amax(dim=-1)
         else:
-            root = w.sqrt()
+            root = w.clamp(min=FLOOR).sqrt()
             top = (root * (table @ root[..., None])[..., 0]).amax(dim=-1)
-        far = (top * (1 + 1e-9)).sqrt() + (w * rest.square()).sum(dim=-1).sqrt()
+        more = (w * rest.square()).sum(dim=-1).clamp(min=FLOOR)
+        far = (top * (1 + 1e-9)).clamp(min=FLOOR).sqrt() + more.sqrt()
         down = (-b).clamp(min=0.0) * low
         return far.square() * (1 + 1e-9) + down.sum(dim=-1)
