@@ -85,11 +85,18 @@ class JointRows:
         weights, table, rest = data
         w = b.clamp(min=0.0) * weights
         if self.inputs.norm == 1:
-            top = (table @ w[..., None])[..., 0].amax(dim=-1)
+            top = _applied(table, w).amax(dim=-1)
         else:
             root = w.clamp(min=FLOOR).sqrt()
-            top = (root * (table @ root[..., None])[..., 0]).amax(dim=-1)
+            top = (root * _applied(table, root)).amax(dim=-1)
         more = (w * rest.square()).sum(dim=-1).clamp(min=FLOOR)
         far = (top * (1 + 1e-9)).clamp(min=FLOOR).sqrt() + more.sqrt()
         down = (-b).clamp(min=0.0) * low
         return far.square() * (1 + 1e-9) + down.sum(dim=-1)
+
+
+def _applied(table: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    """The table of every query times its weights; one table for all rows is multiplied at once."""
+    if len(table) == 1:
+        return torch.einsum("hikj,shij->shik", table[0], w)
+    return (table @ w[..., None])[..., 0]
