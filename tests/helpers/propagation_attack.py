@@ -53,7 +53,9 @@ def worst_steps(function, x, norm, radius, goals, steps=12):
             else:
                 flat = slope.flatten(1)
                 best = flat.abs().argmax(dim=1, keepdim=True)
-                ahead = torch.zeros_like(flat).scatter(1, best, flat.gather(1, best).sign() * radius)
+                ahead = torch.zeros_like(flat).scatter(
+                    1, best, flat.gather(1, best).sign() * radius
+                )
                 ahead = ahead.reshape(step.shape)
             share = 2.0 / (turn + 2)
             step = (1 - share) * step + share * ahead  # inside: a convex combination
@@ -64,7 +66,13 @@ def worst_steps(function, x, norm, radius, goals, steps=12):
 def engine_of(module, x, radius, norm, *, eps=0.0, scale=None, **inputs):
     """The engine for one input (1, tokens, width), and the question it answers."""
     question, _ = ask(
-        module, At(x), inputs.get("context"), inputs.get("mask"), inputs.get("context_mask"), "l2", 0
+        module,
+        At(x),
+        inputs.get("context"),
+        inputs.get("mask"),
+        inputs.get("context_mask"),
+        "l2",
+        0,
     )
     tape = record(question, 0, CPU)
     sizes = torch.ones_like(tape[0].centre) if scale is None else scale

@@ -25,9 +25,7 @@ def check_sides(lower: Array, upper: Array, estimate: Array, *, signed: bool = F
         wrong = known(xp.any(~good))
     if wrong:
         least = "" if signed else "0 <= "
-        raise ValueError(
-            f"sides must be numbers with {least}lower <= upper, got {lower}, {upper}"
-        )
+        raise ValueError(f"sides must be numbers with {least}lower <= upper, got {lower}, {upper}")
 
 
 def comparable(bound: Bound, other: float) -> tuple[float, float]:

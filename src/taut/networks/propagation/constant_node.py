@@ -63,7 +63,9 @@ class ConstantNode(Node):
         regions = []
         for parent, radius in zip(self.parents, radii, strict=True):
             shape = parent.image or parent.centre.shape
-            regions.append(start(parent.centre.reshape(1, *shape).expand(self.batch, *shape), radius))
+            regions.append(
+                start(parent.centre.reshape(1, *shape).expand(self.batch, *shape), radius)
+            )
         rule = find(self.module)
         assert rule is not None
         given = {"context": regions[1]} if len(regions) > 1 else {}

@@ -197,8 +197,11 @@ class Engine:
             if found.linear is not None:
                 rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
             # the linear function is 0 at the shift, which is the middle unless that is frozen
-            errors[index] = (rest + found.shift.abs() * (1 + 1e-12)).reshape(shape) if node.frozen \
+            errors[index] = (
+                (rest + found.shift.abs() * (1 + 1e-12)).reshape(shape)
+                if node.frozen
                 else rest.reshape(shape)
+            )
             errors[index] += 16 * EPS * node.centre.abs()[index]
             linear = found.linear or InputRows(low.new_zeros(len(low), 0), None)
             self._entries[node.index] = Entries(linear, errors, node.needed)

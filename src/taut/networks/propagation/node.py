@@ -139,7 +139,9 @@ class Node:
         self.box = radius + slack
         self.local = self.local + slack.norm(dim=-1) * (1 + 1e-12)
         self.centre = moved
-        self.sizes = torch.minimum(self.sizes + middle.norm(dim=-1) * (1 + 1e-9), box_size(self.box))
+        self.sizes = torch.minimum(
+            self.sizes + middle.norm(dim=-1) * (1 + 1e-9), box_size(self.box)
+        )
 
     def _no_region(self) -> NoReturn:
         raise RegionNeededError

@@ -112,7 +112,9 @@ class NormNode(Node):
         self.sizes = top * self.most.norm(dim=-1) * (1 + 1e-9)
         fixed = 0.0 if self.bias is None else float(self.bias.norm())
         size = top * length * self.heads**0.5 + fixed
-        self.local = self.centre.new_full((self.tokens,), engine.unit * 2 * (self.width + 12) * size)
+        self.local = self.centre.new_full(
+            (self.tokens,), engine.unit * 2 * (self.width + 12) * size
+        )
 
     def _along(
         self, engine: Engine, y: Node, y0: torch.Tensor
@@ -144,5 +146,7 @@ class NormNode(Node):
         total = error.flatten(1).sum(dim=1) * (1 + 1e-9)
         moved = a.norm(dim=-1) / spread * rows.of(y.sizes)[..., None]
         doubt = a.norm(dim=-1) * y0.norm(dim=-1) * rows.of(self.middle.abs() + self.half) / spread
-        rounding = (torch.where(lost, 0.0, moved) + doubt).flatten(1).sum(dim=1) * (4 * (d + 16) * EPS)
+        rounding = (torch.where(lost, 0.0, moved) + doubt).flatten(1).sum(dim=1) * (
+            4 * (d + 16) * EPS
+        )
         return Pulled((rows.but(values.flatten(-2)),), shift, total, rounding)

@@ -133,9 +133,7 @@ class Recorder(Setting):
         self.tokens_only(x)  # type: ignore[arg-type]
         return self.keep(ActivationNode(x, known_activation(function)), name)
 
-    def mlp(
-        self, x: Node, first: Affine, function: Any, second: Affine, name: str = "mlp"
-    ) -> Any:
+    def mlp(self, x: Node, first: Affine, function: Any, second: Affine, name: str = "mlp") -> Any:
         """Linear, activation, linear."""
         y = self.activation(self.linear(x, *first, name), function, name)
         return self.linear(y, *second, name)
@@ -192,9 +190,7 @@ class Recorder(Setting):
             seen = visible(mask.to(self.device), shape)[self.sample].expand(shape[1:])
             plain = x.centre.new_zeros(()) if term is None else term
             term = torch.where(seen, plain, -torch.inf)
-        core = AttentionNode(
-            q, k, v, heads.heads, heads.kv_heads, heads.scale, heads.softcap, term
-        )
+        core = AttentionNode(q, k, v, heads.heads, heads.kv_heads, heads.scale, heads.softcap, term)
         o = self.keep(core, name)
         return o if heads.output is None else self.linear(o, *heads.output, name)
 
@@ -211,5 +207,3 @@ class Recorder(Setting):
             cosine, sine = (self.tensor(part) for part in rotary)
             z = self.keep(RotaryNode(z, heads, cosine, sine), name)
         return z
-
-

@@ -34,9 +34,7 @@ def lower_bounds(
     start = [(engine.nodes[-1], rows)]
     found = engine.carry(start, lower=True)
     best = found.shift - found.half
-    hinges = [
-        node for node in engine.nodes if isinstance(node, ActivationNode) and node.is_bent
-    ]
+    hinges = [node for node in engine.nodes if isinstance(node, ActivationNode) and node.is_bent]
     # tensors that were made in inference mode have no gradients
     if steps < 1 or not hinges or len(rows) > MOST_ROWS or torch.is_inference_mode_enabled():
         return best

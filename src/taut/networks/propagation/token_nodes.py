@@ -125,9 +125,9 @@ class PatchesNode(Node):
     def __init__(self, x: Node, size: tuple[int, int]) -> None:
         channels, height, width = x.image
         places = torch.arange(channels * height * width).reshape(1, channels, height, width)
-        self.places = torch.nn.functional.unfold(
-            places.double(), kernel_size=size, stride=size
-        )[0].mT.long()  # (patches, pixels of each)
+        self.places = torch.nn.functional.unfold(places.double(), kernel_size=size, stride=size)[
+            0
+        ].mT.long()  # (patches, pixels of each)
         super().__init__(x)
 
     def value(self) -> torch.Tensor:
