@@ -69,7 +69,9 @@ def test_the_last_layer_is_taken_exactly():
 def test_radii_in_every_norm_survive_attacks(norm):
     net, x = trained()
     found = tt.certified_radius(net, x[:10], norm=norm)
-    assert found.norm == norm and found.rounding == "proved" and found.finished.all()
+    assert found.norm == norm
+    assert found.rounding == "proved"
+    assert found.finished.all()
     assert (found.attack() > 0).all()
     limit = found.attack_radius()
     assert (found.radius <= limit).all()
@@ -83,7 +85,8 @@ def test_the_order_of_the_norms():
     one, two, most = (
         tt.certified_radius(net, x[:10], norm=norm).radius for norm in (1, 2, float("inf"))
     )
-    assert (most <= two * 1.01).all() and (two <= one * 1.01).all()
+    assert (most <= two * 1.01).all()
+    assert (two <= one * 1.01).all()
 
 
 def test_some_tokens_may_move_farther_than_all():
@@ -96,7 +99,8 @@ def test_some_tokens_may_move_farther_than_all():
 def test_a_time_limit_keeps_what_was_certified():
     net, x = trained()
     found = tt.certified_radius(net, x[:3], time_limit=0.0)
-    assert not found.finished.any() and not found.radius.any()
+    assert not found.finished.any()
+    assert not found.radius.any()
 
 
 def test_a_radius_that_is_too_large_is_refuted():

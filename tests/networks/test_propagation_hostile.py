@@ -106,16 +106,18 @@ def test_the_network_as_executed_stays_inside(eps):
     """Values that are rounded to few digits after every operation are within the executed bound."""
     net = transformer(1, norm_first=True, activation="gelu")
     x = torch.randn(1, 3, 8, dtype=torch.float64)
-    engine, question = engine_of(net, x, 1e-6, 2, eps=eps)
+    engine, _question = engine_of(net, x, 1e-6, 2, eps=eps)
     plain, _ = engine_of(net, x, 1e-6, 2)
     rows = torch.randn(5, 3, 8, dtype=torch.float64)
     low, high = engine.interval([(engine.nodes[-1], Rows(rows))])
     inner = plain.interval([(plain.nodes[-1], Rows(rows))])
-    assert (low < inner[0]).all() and (high > inner[1]).all()
+    assert (low < inner[0]).all()
+    assert (high > inner[1]).all()
     kind = torch.float32 if eps < 1e-6 else torch.float16
     executed = net.to(kind)(x.to(kind)).double()[0]
     value = (rows * (executed - engine.nodes[-1].centre)).flatten(1).sum(dim=1)
-    assert (value >= low).all() and (value <= high).all()
+    assert (value >= low).all()
+    assert (value <= high).all()
 
 
 @pytest.mark.skipif(not (SHARED / "models").exists(), reason="the published networks are not here")

@@ -46,7 +46,8 @@ def test_activations_lie_between_their_lines(make):
     with torch.no_grad():
         found = lines(act, middle, radius)
     low, high, below = excess(act, middle, radius, found)
-    assert low <= 0 and high <= 0
+    assert low <= 0
+    assert high <= 0
     assert below is None or below <= 0
 
 
@@ -117,7 +118,8 @@ def test_the_variance_stays_in_its_limits(radius):
     engine, _ = norm_engine(radius)
     steps = directions((2, 6), 2, 3000, 1) * radius
     value, low, high = remainders(engine, steps)
-    assert (value >= low).all() and (value <= high).all()
+    assert (value >= low).all()
+    assert (value <= high).all()
 
 
 @pytest.mark.theorem("affine-norm", "attained")
@@ -192,7 +194,8 @@ def test_the_exponential_beyond_its_tangent(a):
     flint.ctx.dps = 60
     exact = flint.arb(a).exp() - 1 - flint.arb(a)
     found = flint.arb(float(beyond_linear(torch.tensor(a, dtype=torch.float64))))
-    assert found >= exact and found <= exact * (1 + flint.arb(1e-5))
+    assert found >= exact
+    assert found <= exact * (1 + flint.arb(1e-5))
 
 
 def joint(norm, seed):
@@ -209,7 +212,7 @@ def joint(norm, seed):
 @pytest.mark.parametrize("norm", NORMS)
 def test_joint_squares_hold(norm):
     for seed in range(10):
-        rows, p, linear, rest = joint(norm, seed)
+        rows, _p, linear, rest = joint(norm, seed)
         steps = directions((4,), norm, 600, seed)
         noise = (2 * torch.rand(600, 5, dtype=torch.float64) - 1) * rest[0, 0]
         c = steps @ linear[0, 0].mT + noise
@@ -249,12 +252,13 @@ def test_attention_over_equal_values_does_not_move():
     with torch.no_grad():
         net.in_proj_weight[12:] = 0.0
     x = torch.randn(1, 4, 6, dtype=torch.float64)
-    engine, question = engine_of(net, x, 1.0, 2)
+    engine, _question = engine_of(net, x, 1.0, 2)
     node = next(each for each in engine.nodes if each.kind == "attention")
     from taut.networks.propagation.rows import Rows
 
     low, high = engine.interval([(node, Rows(torch.randn(3, 4, 6, dtype=torch.float64)))])
-    assert (high < 1e-9).all() and (low > -1e-9).all()
+    assert (high < 1e-9).all()
+    assert (low > -1e-9).all()
     with torch.no_grad():
         net.in_proj_weight[12:] = 0.1 * torch.randn(6, 6)
     moved, _ = engine_of(net, x, 1.0, 2)

@@ -73,8 +73,8 @@ def _next(
     """A step towards a smaller margin that stays inside the ball."""
     if norm == 2:
         step = step - _onto(slope, 2) * limit / 4
-        size = _size(step, 2).clamp(min=1e-30)
-        return step * (limit / size).clamp(max=1.0)
+        inside: torch.Tensor = step * (limit / _size(step, 2).clamp(min=1e-30)).clamp(max=1.0)
+        return inside
     if norm == 1:  # towards the corner that lowers the margin most, half of it at first
         flat = slope.flatten(1)
         best = flat.abs().argmax(dim=1, keepdim=True)

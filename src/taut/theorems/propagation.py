@@ -8,8 +8,8 @@ PROPAGATION = (
     Theorem(
         "affine-rows",
         _PROPAGATION,
-        "if a·N(x) differs from a·L(x) + c(a) by at most e(a) for every row a and every operation N "
-        "of a network, then the value of a row on its output differs from that of the row pulled "
+        "if a·N(x) differs from a·L(x) + c(a) by at most e(a) for every row a and every operation "
+        "N of a network, then the value of a row on its output differs from that of the row pulled "
         "back to the input, plus all c, by at most the sum of all e; a row R on the input moves by "
         "at most ‖R∘scale‖_q·r on ‖δ/scale‖_p ≤ r, 1/p + 1/q = 1",
         "inputs within r of a given one in l1, l2 or l∞, over all or some entries",
@@ -56,7 +56,7 @@ PROPAGATION = (
         "pⱼ(e^(aⱼ) − 1 − aⱼ), with g = log(1 + Σ p(e^a − 1 − a)); p′ⱼ between pⱼe^(−aⱼ−g) and "
         "min(1, pⱼe^(aⱼ))",
         "all rows of scores",
-        "p′ = pe^(c−γ) with 0 ≤ γ = log Σ pe^c ≤ g, and e^c − 1 − c grows with |c|, more to the right",
+        "p′ = pe^(c−γ) with 0 ≤ γ = log Σ pe^c ≤ g; e^c − 1 − c grows with |c|, more to the right",
         "approached from above by a key of vanishing weight",
         "taut",
     ),
@@ -68,15 +68,17 @@ PROPAGATION = (
         "g ≤ Σ pψc², Σ bⱼ·remainderⱼ ≤ Σ bpψc² for b ≥ 0 and ‖p′ − p‖₂ ≤ ‖pχc‖ + ‖p‖g, with "
         "ψ = (e^a − 1 − a)/a², χ = (e^a − 1)/a",
         "scores that are near a linear function of N entries of the input",
-        "a convex function is largest at a corner; both ψ and χ grow with c ≤ a; |e^(c−g) − 1| ≤ |e^c − 1| + g",
+        "a convex function is largest at a corner; both ψ and χ grow with c ≤ a; "
+        "|e^(c−g) − 1| ≤ |e^c − 1| + g",
         "attained by ρ = 0 and the first eigenvector",
         "taut",
     ),
     Theorem(
         "affine-attention",
         _PROPAGATION,
-        "for a row a on the output Σ pⱼvⱼ of a head, β = a·v₀ centred under p and scores scale·q·kⱼ: "
-        "the output moves by Σ pⱼ a·δvⱼ + Σ pⱼβⱼ·scale(q₀·δkⱼ + δq·k₀ⱼ), within the sum of "
+        "for a row a on the output Σ pⱼvⱼ of a head, β = a·v₀ centred under p and scores "
+        "scale·q·kⱼ: the output moves by Σ pⱼ a·δvⱼ + Σ pⱼβⱼ·scale(q₀·δkⱼ + δq·k₀ⱼ), within the "
+        "sum of "
         "Σ|pⱼβⱼ|Eⱼ, Eⱼ ≥ scale|δq·δkⱼ|, the remainder of softmax under β, and Σⱼ|δpⱼ||a·δvⱼ|",
         "dot-product attention with any mask, bias, soft cap, rotation and shared heads",
         "Σδp = 0, so that β counts up to a constant; softmax-remainder",

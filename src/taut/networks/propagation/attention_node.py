@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from taut._base.rounding import EPS
-from taut.networks.propagation.attention_scores import Scores, bound_scores
+from taut.networks.propagation.attention_scores import MovedScores, bound_scores
 from taut.networks.propagation.node import Node, Pulled, UnboundedError
-from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.rows import Rows, heads_apart
 from taut.networks.propagation.softmax_remainder import Remainder, softmax_remainder
 from taut.networks.propagation.softmax_rows import JointRows
 from taut.networks.propagation.value_change import ValueChange
@@ -44,7 +44,7 @@ class AttentionNode(Node):
         super().__init__(queries, keys, values)
         self.p = self.weights()
         self.doubt = 0.0
-        self.found: tuple[Scores, Remainder] | None = None
+        self.found: tuple[MovedScores, Remainder] | None = None
         self.joint: JointRows | None = None
         self.change: ValueChange | None = None
 
@@ -56,8 +56,8 @@ class AttentionNode(Node):
     def split(self, x: torch.Tensor, *, queries: bool = False) -> torch.Tensor:
         """(tokens, heads·width) as (heads, tokens, width); shared heads are repeated."""
         if queries:
-            return x.unflatten(-1, (self.heads, -1)).transpose(0, 1)
-        own = x.unflatten(-1, (self.kv_heads, -1)).transpose(0, 1)
+            return heads_apart(x, self.heads).transpose(0, 1)
+        own = heads_apart(x, self.kv_heads).transpose(0, 1)
         return own.repeat_interleave(self.group, dim=0)
 
     def weights(self) -> torch.Tensor:
@@ -128,8 +128,8 @@ class AttentionNode(Node):
         """How far outputs move, and their rounding.
 
         An error of e in every score moves the logarithm of a weight by 2e, and summing up m
-        exponentials by γ_(m+8): the mean value moves by (e^θ − 1) times the longest value. Averaging
-        errs by γ_(m+2) of it.
+        exponentials by γ_(m+8): the mean value moves by (e^θ − 1) times the longest value.
+        Averaging errs by γ_(m+2) of it.
         """
         v = self.split(self.values.centre)
         radius = self.split(self.values.box) if self.values.box is not None else v * 0
@@ -150,9 +150,10 @@ class AttentionNode(Node):
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The derivative at the centres; the softmax, score and value errors after contraction."""
-        assert self.found is not None and self.change is not None
+        assert self.found is not None
+        assert self.change is not None
         scores, remainder = self.found
-        a = rows.values.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # rows, heads, queries, d
+        a = heads_apart(rows.values, self.heads).transpose(1, 2)  # rows, heads, queries, d
         p, slope, bilinear, low, high = (
             self._pick(each, rows)
             for each in (self.p, scores.slope, scores.bilinear, remainder.low, remainder.high)
@@ -193,7 +194,7 @@ class AttentionNode(Node):
 
     def _shared(self, x: torch.Tensor) -> torch.Tensor:
         """(rows, heads, tokens, width) as (rows, tokens, kv_heads·width), shared heads added up."""
-        x = x.unflatten(1, (self.kv_heads, self.group)).sum(dim=2)
+        x = x.reshape(len(x), self.kv_heads, self.group, *x.shape[2:]).sum(dim=2)
         return x.transpose(1, 2).flatten(2)
 
     def _rounding(self, rows: Rows, width: torch.Tensor) -> torch.Tensor:
@@ -209,7 +210,8 @@ class AttentionNode(Node):
         scores = self.scale * (q * float(self.keys.sizes.max()) + k * self.queries.sizes)
         moved = float(self.values.sizes.max()) + 2 * v * (scores + self._limits())
         heads = self.heads**0.5
-        return rows.weighed(moved) * terms * heads + width.flatten(1).sum(dim=1) * 1e-12
+        found: torch.Tensor = rows.weighed(moved) * terms * heads
+        return found + width.flatten(1).sum(dim=1) * 1e-12
 
     def _limits(self) -> torch.Tensor:
         """Σⱼ of the limits of the remainder, for every query, of the worst head."""

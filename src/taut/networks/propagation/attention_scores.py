@@ -18,7 +18,7 @@ LARGEST_TABLE = 3e7  # numbers in the linear parts of all scores
 CAPPED = 0.385  # half of the largest second derivative of tanh, rounded up
 
 
-class Scores(NamedTuple):
+class MovedScores(NamedTuple):
     """Every tensor is (heads, queries, keys).
 
     Attributes
@@ -41,10 +41,11 @@ class Scores(NamedTuple):
     rest: torch.Tensor
 
 
-def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> Scores:
+def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> MovedScores:
     """How far scores move, for weights p at the centres."""
     q, k = node.queries.box, node.keys.box
-    assert q is not None and k is not None
+    assert q is not None
+    assert k is not None
     radius_q, radius_k = node.split(q, queries=True), node.split(k)
     product = node.scale * torch.einsum("hid,hjd->hij", radius_q, radius_k)
     if bool((product > 1e-9).any()):
@@ -61,7 +62,7 @@ def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> Scores
     doubt = _doubt(node)
     rest = (rest + both) * (1 + 1e-9) + doubt
     far = torch.where(node.seen, (centred + both) * (1 + 1e-9) + doubt, 0.0)
-    return Scores(slope, product, far, linear, rest)
+    return MovedScores(slope, product, far, linear, rest)
 
 
 def _capped(
@@ -102,7 +103,7 @@ def _centred(
     radius, rest = torch.zeros_like(p), torch.zeros_like(p)
     linear = None
     where = (index[:, 0], index[:, 1], index[:, 2])
-    for part in torch.arange(len(index)).split(max(64, int(4e6 / node.keys.centre.numel()))):
+    for part in torch.split(torch.arange(len(index)), max(64, int(4e6 / node.keys.centre.numel()))):
         chosen = tuple(axis[part] for axis in where)
         found = engine.carry(_rows(node, p, slope, chosen), keep=joint)
         rest[chosen] = (found.error + found.rounding + found.shift.abs()) * (1 + 1e-9)

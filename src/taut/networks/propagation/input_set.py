@@ -59,6 +59,7 @@ class InputSet:
         """Largest absolute value of functions with these coefficients, in units of the set."""
         if values.shape[-1] == 0:
             return values.new_zeros(values.shape[:-1])
+        found: torch.Tensor
         if self.norm == 2:
             found = values.norm(dim=-1)
         elif self.norm == 1:

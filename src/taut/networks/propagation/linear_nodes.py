@@ -8,7 +8,7 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.node import Node, Pulled
-from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.rows import Rows, heads_apart
 
 if TYPE_CHECKING:
     from taut.networks.propagation.engine import Engine
@@ -117,7 +117,7 @@ class ShiftNode(Node):
         super().__init__(x)
 
     def value(self) -> torch.Tensor:
-        """x + fixed."""
+        """X + fixed."""
         return self.parents[0].centre + self.fixed
 
     def prepare(self, engine: Engine) -> None:
@@ -135,7 +135,7 @@ class AddNode(Node):
     """The sum of two, as in a residual connection."""
 
     def value(self) -> torch.Tensor:
-        """x + y."""
+        """X + y."""
         x, y = self.parents
         return x.centre + y.centre
 
@@ -167,7 +167,7 @@ class RotaryNode(Node):
         self, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, sign: float
     ) -> torch.Tensor:
         """Forward (sign 1), or its transpose (−1) with the sines before the exchange."""
-        x = x.unflatten(-1, (self.heads, -1))
+        x = heads_apart(x, self.heads)
         cosine, sine = cosine.unsqueeze(-2), sine.unsqueeze(-2)
         part, rest = x[..., : cosine.shape[-1]], x[..., cosine.shape[-1] :]
         second = part if sign > 0 else part * sine

@@ -87,7 +87,7 @@ class Node:
         self.box: torch.Tensor | None = None
         self.sizes = centre.new_zeros(len(centre))
         self.local = centre.new_zeros(len(centre))
-        self.signed = any(parent.signed or parent.uneven for parent in parents)
+        self.signed: bool = any(parent.signed or parent.uneven for parent in parents)
         self.frozen = False
 
     @property
@@ -103,7 +103,8 @@ class Node:
     @property
     def longest(self) -> torch.Tensor:
         """No token is longer than this."""
-        return self.centre.norm(dim=-1) * (1 + 1e-12) + self.sizes
+        found: torch.Tensor = self.centre.norm(dim=-1) * (1 + 1e-12) + self.sizes
+        return found
 
     def value(self) -> torch.Tensor:
         """What the operation makes of its parents' centres."""

@@ -8,7 +8,7 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.node import Node, Pulled
-from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.rows import Rows, heads_apart
 from taut.networks.propagation.value_factors import ValueFactors
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class CentreNode(Node):
     """Every token minus its mean. Rounding: a sum of d terms, a division, a subtraction."""
 
     def value(self) -> torch.Tensor:
-        """x minus its mean."""
+        """X minus its mean."""
         x = self.parents[0].centre
         return x - x.mean(dim=-1, keepdim=True)
 
@@ -61,7 +61,7 @@ class NormNode(Node):
         self.factors: ValueFactors | None = None
 
     def _split(self, x: torch.Tensor) -> torch.Tensor:
-        return x.unflatten(-1, (self.heads, -1))
+        return heads_apart(x, self.heads)
 
     def value(self) -> torch.Tensor:
         """The normalised tokens."""
@@ -108,13 +108,11 @@ class NormNode(Node):
         self.middle, self.half, self.far = (
             torch.where(self.lost, 0.0, each) for each in (self.middle, self.half, self.far)
         )
-        top = float(self.gain.abs().max())
-        self.sizes = top * self.most.norm(dim=-1) * (1 + 1e-9)
+        gain = float(self.gain.abs().max())
+        self.sizes = gain * self.most.norm(dim=-1) * (1 + 1e-9)
         fixed = 0.0 if self.bias is None else float(self.bias.norm())
-        size = top * length * self.heads**0.5 + fixed
-        self.local = self.centre.new_full(
-            (self.tokens,), engine.unit * 2 * (self.width + 12) * size
-        )
+        out = gain * length * self.heads**0.5 + fixed
+        self.local = self.centre.new_full((self.tokens,), engine.unit * 2 * (self.width + 12) * out)
 
     def _along(
         self, engine: Engine, y: Node, y0: torch.Tensor

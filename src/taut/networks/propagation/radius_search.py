@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 Margin = Callable[[float], float]
@@ -58,7 +59,7 @@ def _next(low: tuple[float, float], high: tuple[float, float], *, repeated: bool
     if low[0] == 0:
         return high[0] / 4
     if high[0] > 1.6 * low[0]:
-        return (high[0] * low[0]) ** 0.5
+        return math.sqrt(high[0] * low[0])
     share = 0.5
     if high[1] > -float("inf") and not repeated:
         share = low[1] / (low[1] - high[1])

@@ -80,8 +80,8 @@ class Propagation:
         low, high = self.bound.lower, self.bound.upper
         many = "of the network as executed" if self.executed else "in exact arithmetic"
         lines = [
-            f"{low.shape[1]} functions of the output at {low.shape[0]} inputs, {self.bound.domain}, "
-            f"{many}",
+            f"{low.shape[1]} functions of the output at {low.shape[0]} inputs, "
+            f"{self.bound.domain}, {many}",
             f"lowest value {low.min():.6g}, highest value {high.max():.6g}",
         ]
         if self.constants:

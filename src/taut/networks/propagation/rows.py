@@ -61,11 +61,17 @@ class Rows:
 
     def lengths(self) -> torch.Tensor:
         """l2 norm of the coefficients on each token, (rows, tokens or 1), a little from above."""
-        return self.values.norm(dim=-1) * (1 + 1e-12)
+        found: torch.Tensor = self.values.norm(dim=-1) * (1 + 1e-12)
+        return found
 
     def weighed(self, sizes: torch.Tensor) -> torch.Tensor:
         """Largest value where no token is longer than ``sizes``, (tokens,)."""
         return (self.lengths() * self.of(sizes)).sum(dim=1)
+
+
+def heads_apart(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """(..., heads·width) as (..., heads, width)."""
+    return x.reshape(*x.shape[:-1], heads, -1)
 
 
 def unit_rows(width: int, tokens: torch.Tensor, like: torch.Tensor) -> Rows:

@@ -6,6 +6,8 @@ computed anew for the slopes that were found.
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 
 from taut.networks.propagation.engine import Engine
@@ -42,10 +44,8 @@ def lower_bounds(
     for node in hinges:
         node.chosen = known.get(node.index)
         node.choosing = True
-    try:
+    with contextlib.suppress(UnboundedError):
         best = _optimised(engine, rows, hinges, steps, best)
-    except UnboundedError:
-        pass
     for node in hinges:
         if node.chosen is not None:
             known[node.index] = node.chosen.detach()

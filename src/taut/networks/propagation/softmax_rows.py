@@ -66,7 +66,8 @@ class JointRows:
         if not self.fits:
             return None
         far = self._square((self.p * self.chi).square()).sqrt()
-        return (far + self.p.norm(dim=-1) * gap[..., 0]) * (1 + 1e-9)
+        found: torch.Tensor = (far + self.p.norm(dim=-1) * gap[..., 0]) * (1 + 1e-9)
+        return found
 
     @property
     def data(self) -> tuple[torch.Tensor, ...]:

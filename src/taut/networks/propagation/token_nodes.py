@@ -115,7 +115,7 @@ class BesideNode(Node):
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The row of each."""
-        left, right = rows.values.split([parent.width for parent in self.parents], dim=-1)
+        left, right = torch.split(rows.values, [parent.width for parent in self.parents], dim=-1)
         return Pulled((rows.but(left), rows.but(right)))
 
 

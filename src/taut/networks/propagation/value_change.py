@@ -45,7 +45,7 @@ class ValueChange:
         source = factors.source
         real = None if source is None else source[source >= 0]
         # values that depend on one token of the input each, all on different ones
-        self.apart = real is not None and len(real.unique()) == len(real)
+        self.apart = real is not None and len(torch.unique(real)) == len(real)
 
     def bound(self, a: torch.Tensor, rows: Rows, pick: Pick) -> torch.Tensor:
         """One number for each row; a is (rows, heads, queries or 1, width)."""

@@ -9,7 +9,7 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.input_set import InputRows, InputSet
-from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.rows import Rows, heads_apart
 
 LIMIT = 4e9  # multiplications that contracting rows with all entries of the input may take
 
@@ -47,8 +47,8 @@ class ValueFactors:
     def __init__(self, inputs: InputSet, box: torch.Tensor, entries: Entries, heads: int) -> None:
         tokens, width = box.shape
         self.inputs, self.heads = inputs, heads
-        self.box = box.unflatten(-1, (heads, -1))
-        self.errors = entries.errors.unflatten(-1, (heads, -1))
+        self.box = heads_apart(box, heads)
+        self.errors = heads_apart(entries.errors, heads)
         values, self.source = entries.linear.values, None
         index = entries.needed.nonzero()[:, 0]
         if entries.linear.token is not None:
@@ -81,11 +81,12 @@ class ValueFactors:
     @cached_property
     def lengths(self) -> torch.Tensor:
         """Largest l2 norm of δ, (tokens, heads), for all entries together."""
-        if not bool(self.plain_lengths.any()):
-            return self.plain_lengths
+        plain: torch.Tensor = self.plain_lengths
+        if not bool(plain.any()):
+            return plain
         square = self.inputs.square(self.linear)
         far = square.sqrt() * (1 + 1e-9) + self.errors.norm(dim=-1) * (1 + 1e-9)
-        return torch.minimum(self.plain_lengths, far)
+        return torch.minimum(plain, far)
 
     def affordable(self, rows: int) -> bool:
         """Whether so many rows can be contracted."""
@@ -117,7 +118,7 @@ def _gram(linear: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def _by_token(a: torch.Tensor, linear: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
     """a·F of the token that each row reads; rows of one token are multiplied together."""
     found = a.new_zeros(len(a), 1, a.shape[2], linear.shape[-1])
-    for each in token.unique().tolist():
+    for each in torch.unique(token).tolist():
         here = token == each
         found[here, 0] = torch.einsum("shw,hwk->shk", a[here, 0], linear[each])
     return found
