@@ -24,6 +24,7 @@ from taut.networks.propagation.propagate import margins, propagate
 from taut.networks.propagation.result import Propagation, Slack
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, register
+from taut.networks.word_changes import WordChanges, nearest_words, word_changes
 
 __all__ = [
     "Activation",
@@ -38,11 +39,14 @@ __all__ = [
     "Propagation",
     "Region",
     "Slack",
+    "WordChanges",
     "certified_radius",
     "certify",
     "certify_model",
     "local_lipschitz",
     "margins",
+    "nearest_words",
     "propagate",
     "register",
+    "word_changes",
 ]
