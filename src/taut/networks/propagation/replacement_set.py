@@ -67,4 +67,5 @@ class ReplacementSet(InputSet):
 
     def sizes(self) -> torch.Tensor:
         """The farthest replacement of each token."""
-        return self._lengths + self._doubt
+        found: torch.Tensor = self._lengths + self._doubt
+        return found
