@@ -32,6 +32,7 @@ def record(question: Question, sample: int, device: torch.device) -> list[Node]:
 def _input(x: torch.Tensor, device: torch.device, kind: type[InputNode]) -> InputNode:
     """A vector is one token, an image one token of all its pixels."""
     values = x.detach().to(device, torch.float64)
+    values = values.clone() if values.is_inference() else values
     image = tuple(values.shape) if values.ndim > 2 else ()
     node = kind(values.reshape(1, -1) if values.ndim != 2 else values)
     node.image = image

@@ -53,6 +53,11 @@ class Recorder(Setting):
         self._missing: list[tuple[str, nn.Module]] = []
         self._path: list[str] = []
 
+    def tensor(self, value: torch.Tensor) -> torch.Tensor:
+        """A weight in float64; a copy of one made in inference mode, which has no gradients."""
+        found = super().tensor(value)
+        return found.clone() if found.is_inference() else found
+
     def keep(self, node: Node, name: str | None = None) -> Any:
         """Enter an operation of the module in hand."""
         node.index = len(self.nodes)
