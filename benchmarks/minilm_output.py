@@ -72,7 +72,7 @@ def _extreme(model, x, word: int, rows: torch.Tensor, radius: float) -> torch.Te
             output = model(inputs_embeds=x + place * moved).last_hidden_state[0]
             found = (output * row).sum()
             (slope,) = torch.autograd.grad(found, moved)
-            value = float(found)
+            value = float(found.detach())
             step = radius * (1 - 1e-9) * slope / slope.norm()
         values.append(value)
     return torch.tensor(values, dtype=torch.float64)
