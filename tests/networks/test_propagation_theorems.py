@@ -12,12 +12,18 @@ flint = pytest.importorskip("flint")
 from taut.networks.operations.activation_slopes import activation_of  # noqa: E402
 from taut.networks.propagation.activation_lines import lines  # noqa: E402
 from taut.networks.propagation.input_set import InputSet  # noqa: E402
+from taut.networks.propagation.record import record  # noqa: E402
 from taut.networks.propagation.softmax_remainder import (  # noqa: E402
     beyond_linear,
     softmax_remainder,
 )
 from taut.networks.propagation.softmax_rows import JointRows  # noqa: E402
-from tests.helpers.propagation_attack import directions, engine_of  # noqa: E402
+from tests.helpers.propagation_attack import (  # noqa: E402
+    CPU,
+    check_every_bound,
+    directions,
+    engine_of,
+)
 from tests.helpers.random_networks import ACTIVATIONS, Gated  # noqa: E402
 
 nn = torch.nn
@@ -264,3 +270,29 @@ def test_attention_over_equal_values_does_not_move():
     moved, _ = engine_of(net, x, 1.0, 2)
     low, high = moved.interval([(moved.nodes[node.index], Rows(torch.ones(1, 4, 6).double()))])
     assert float(high) > 1e-3
+
+
+@pytest.mark.theorem("affine-attention", "falsifiable")
+@pytest.mark.parametrize("norm", NORMS)
+def test_scores_that_only_their_product_moves(norm):
+    """Queries and keys are 0 at the centre: scores have no derivative, and still they move."""
+    net = nn.MultiheadAttention(4, 1, bias=False, batch_first=True).double().eval()
+    with torch.no_grad():
+        net.in_proj_weight.zero_()
+        net.in_proj_weight[0, 0] = net.in_proj_weight[1, 1] = 6.0  # queries
+        net.in_proj_weight[4, 0] = net.in_proj_weight[5, 1] = 6.0  # keys
+        net.in_proj_weight[10, 2] = 1.0  # values
+        net.out_proj.weight.copy_(torch.eye(4))
+    x = torch.tensor([[[0.0, 0.0, 1.0, 0.0], [0.0, 0.0, -1.0, 0.0]]], dtype=torch.float64)
+    radius = 0.4
+    engine, question = engine_of(net, x, radius, norm)
+    unit = torch.tensor([[1.0, 1.0, 0.0, 0.0], [-1.0, -1.0, 0.0, 0.0]], dtype=torch.float64)
+    size = {1: unit.abs().sum(), 2: unit.norm(), math.inf: unit.abs().max()}[norm]
+    point = x[0] + radius * (1 - 1e-12) * unit / size
+    check_every_bound(engine, question, point[None])
+    output = record(question.at(point[None]), 0, CPU)[-1].centre
+    assert float(output[0, 2] - engine.nodes[-1].centre[0, 2]) > 0.1
+    node = next(each for each in engine.nodes if each.kind == "attention")
+    scores, _ = node.found
+    slope = node.scale * 36 * 2 * (radius / float(size)) ** 2
+    assert float(scores.bilinear[0, 0, 0]) >= slope  # what the product really does
