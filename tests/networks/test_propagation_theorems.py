@@ -11,8 +11,10 @@ torch = pytest.importorskip("torch")
 flint = pytest.importorskip("flint")
 from taut.networks.operations.activation_slopes import activation_of  # noqa: E402
 from taut.networks.propagation.activation_lines import lines  # noqa: E402
+from taut.networks.propagation.attention_scores import CAPPED  # noqa: E402
 from taut.networks.propagation.input_set import InputSet  # noqa: E402
 from taut.networks.propagation.record import record  # noqa: E402
+from taut.networks.propagation.rows import Rows  # noqa: E402
 from taut.networks.propagation.softmax_remainder import (  # noqa: E402
     beyond_linear,
     softmax_remainder,
@@ -260,8 +262,6 @@ def test_attention_over_equal_values_does_not_move():
     x = torch.randn(1, 4, 6, dtype=torch.float64)
     engine, _question = engine_of(net, x, 1.0, 2)
     node = next(each for each in engine.nodes if each.kind == "attention")
-    from taut.networks.propagation.rows import Rows
-
     low, high = engine.interval([(node, Rows(torch.randn(3, 4, 6, dtype=torch.float64)))])
     assert (high < 1e-9).all()
     assert (low > -1e-9).all()
@@ -296,3 +296,43 @@ def test_scores_that_only_their_product_moves(norm):
     scores, _ = node.found
     slope = node.scale * 36 * 2 * (radius / float(size)) ** 2
     assert float(scores.bilinear[0, 0, 0]) >= slope  # what the product really does
+
+
+def test_the_curvature_of_soft_caps():
+    """0.385 is half of the largest second derivative of tanh: enough, and not a per cent more."""
+    s = torch.linspace(-3, 3, 601, dtype=torch.float64)
+    d = torch.tensor([-1.0, -1e-2, 1e-2, 1.0], dtype=torch.float64)[:, None]
+    rest = torch.tanh(s + d) - torch.tanh(s) - (1 - torch.tanh(s).square()) * d
+    assert (rest.abs() <= CAPPED * d.square()).all()
+    assert float((rest.abs() / d.square()).max()) > 0.99 * CAPPED
+
+
+def test_rounding_of_an_executed_operation_widens_the_bound():
+    torch.manual_seed(0)
+    net = nn.Linear(50, 4).double()
+    x = torch.randn(1, 1, 50, dtype=torch.float64)
+    rows = Rows(torch.eye(4, dtype=torch.float64)[:, None])
+    exact, single = (engine_of(net, x, 1e-9, 2, eps=eps)[0] for eps in (0.0, 2.0**-23))
+    wider = (
+        single.interval([(single.nodes[-1], rows)])[1]
+        - exact.interval([(exact.nodes[-1], rows)])[1]
+    )
+    sizes = x[0, 0].norm() * net.weight.detach().norm(dim=1)
+    assert (wider >= 50 * 2.0**-24 * sizes).all()  # what sums of fifty products may err by
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_values_that_move_apart_share_the_radius(norm):
+    """All weights change as far as they can while one key's value takes the whole radius."""
+    torch.manual_seed(0)
+    net = nn.MultiheadAttention(4, 2, batch_first=True).double().eval()
+    engine, _ = engine_of(net, torch.randn(1, 3, 4, dtype=torch.float64), 0.2, norm)
+    node = next(each for each in engine.nodes if each.kind == "attention")
+    assert node.change.apart
+    a = torch.zeros(2, 2, 3, 2, dtype=torch.float64)  # rows, heads, queries, width
+    a[:, 0, 0] = torch.randn(2, 2, dtype=torch.float64)  # one query alone uses all of it
+    bound = node.change.bound(a, Rows(a), node._pick)
+    weight = node.values.weight.reshape(2, 2, 4)[0]  # width, inputs
+    moved = a[:, 0, 0] @ weight
+    most = 0.2 * (moved.abs().amax(dim=1) if norm == 1 else moved.norm(dim=1))
+    assert (node.change.change[0, 0].max() * most <= bound).all()
