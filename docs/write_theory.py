@@ -14,8 +14,9 @@ def page() -> str:
         "",
         "Notation: logits x in R^n, inverse temperature λ > 0, s = softmax(λx) with s₁ ≥ s₂ ≥ …,",
         "M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1. Proofs of what goes",
-        "beyond the sources are on the pages [Proofs](proofs.md) and",
-        "[Proofs: attention](proofs_attention.md).",
+        "beyond the sources are on the pages [Proofs](proofs.md),",
+        "[Proofs: attention](proofs_attention.md) and",
+        "[Proofs: bound propagation](proofs_propagation.md).",
     ]
     section = ""
     for theorem in theorems.THEOREMS.values():

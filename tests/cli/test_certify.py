@@ -39,7 +39,7 @@ def test_text(folder, tmp_path):
     done = run(folder, "--inputs", lines, "--inputs", "the cat ran", "--classify")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Norm of the derivative: ")
-    for words in ("Lipschitz constant at most", "encoder", "certified l2 radius"):
+    for words in ("Lipschitz constant at most", "encoder", "certified radius"):
         assert words in done.stdout
     assert "the dog" in done.stdout
 
@@ -102,7 +102,10 @@ def test_images(tmp_path):
     image.fromarray(pixels).save(tmp_path / "a.png")
     done = run(tmp_path / "vit", "--inputs", tmp_path / "a.png", "--json", "--classify")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["classes"]["radius"][0] >= 0
+    norms = json.loads(done.stdout)["classes"]["norms"]
+    for name in ("l1", "l2", "linf"):
+        attack = norms[name]["attack"][0]
+        assert 0 <= norms[name]["radius"][0] <= (float("inf") if attack is None else attack)
 
 
 def test_encoder_decoder_models_read_text(tmp_path):

@@ -54,7 +54,7 @@ def layer(**options):
         (lambda: tt.local_lipschitz(nn.Linear(4, 4), X, method="svd"), ValueError, "method"),
         (lambda: tt.local_lipschitz(nn.Linear(4, 4), X, method="probe", failure=0.0), ValueError,
          "probability"),
-        (lambda: tt.certified_radius(nn.ReLU(), X), TypeError, "linear layer"),
+        (lambda: tt.certified_radius(nn.ReLU(), X), TypeError, "one row of logits"),
         (lambda: tt.certified_radius(nn.Linear(4, 1), X[:, 0]), ValueError, "two classes"),
     ],
 )  # fmt: skip

@@ -181,10 +181,12 @@ def test_certificates_say_whether_their_rounding_is_proved():
     assert len({tuple(bound.upper) for bound in both}) == 1
 
 
-def test_radii_are_proved_in_exact_arithmetic_only():
+def test_radii_are_proved_unless_a_constant_is_executed():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).double()
     x = torch.randn(5, 4, dtype=torch.float64)
-    assert tt.certified_radius(net, x).rounding == "estimated"
-    assert tt.certified_radius(net, x, executed=False).rounding == "proved"
+    assert tt.certified_radius(net, x).rounding == "proved"
+    constant = nn.Sequential(nn.Linear(4, 8), nn.Softmax(dim=-1), nn.Linear(8, 3)).double()
+    assert tt.certified_radius(constant, x).rounding == "estimated"
+    assert tt.certified_radius(constant, x, executed=False).rounding == "proved"
     assert tt.local_lipschitz(net, x).rounding == "estimated"

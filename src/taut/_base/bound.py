@@ -10,7 +10,7 @@ from taut import theorems
 from taut._base.array import Array, namespace, quietly, stop_gradient
 from taut._base.array_rounding import product
 from taut._base.bound_sides import check_sides, comparable, decided
-from taut._base.bound_text import LIPSCHITZ, table, text
+from taut._base.bound_text import LIPSCHITZ, VALUE, table, text
 from taut._base.checks import real_number
 from taut._base.domain import Domain, as_domain
 from taut._base.norm import Norm
@@ -46,7 +46,8 @@ class Bound:
     estimate
         The value of an exact constant, between the sides; read it as ``value``.
     quantity
-        What is bounded: a Lipschitz constant unless it says otherwise. Only those compose.
+        What is bounded: a Lipschitz constant unless it says otherwise. Only those compose. A
+        ``"value"`` of a function may be negative.
     rounding
         ``"proved"`` if an error analysis shows that ``lower`` and ``upper`` are rounded outward far
         enough, ``"estimated"`` if a safety factor stands in for that analysis.
@@ -112,7 +113,7 @@ class Bound:
             raise ValueError(f"rounding must be proved or estimated, got {rounding!r}")
         if kind == "exact" and estimate is None:
             raise ValueError("an exact bound needs its value as estimate")
-        check_sides(lower, upper, estimate)
+        check_sides(lower, upper, estimate, signed=quantity == VALUE)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
@@ -187,6 +188,8 @@ class Bound:
             raise TypeError("bounds do not multiply: compose them with taut.chain")
         if not isinstance(factor, Real):
             return NotImplemented
+        if self.quantity == VALUE:
+            raise TypeError("the range of a function does not scale: bound a scaled function")
         factor = real_number(factor, name="the factor")
         if not 0 <= factor < math.inf:
             raise ValueError(f"a bound can be scaled by a finite number >= 0 only, got {factor}")

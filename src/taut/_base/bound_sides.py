@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 @quietly
-def check_sides(lower: Array, upper: Array, estimate: Array) -> None:
+def check_sides(lower: Array, upper: Array, estimate: Array, *, signed: bool = False) -> None:
     """Refuse sides in the wrong order and NaN; what is being traced is not known yet."""
-    good = (lower >= 0) & (lower <= upper)
+    good = (lower <= upper) if signed else (lower >= 0) & (lower <= upper)
     if estimate is not None:
         good = good & (estimate == estimate)  # only NaN is not
     if isinstance(good, bool):
@@ -24,7 +24,8 @@ def check_sides(lower: Array, upper: Array, estimate: Array) -> None:
         xp = namespace(good)
         wrong = known(xp.any(~good))
     if wrong:
-        raise ValueError(f"sides must be numbers with 0 <= lower <= upper, got {lower}, {upper}")
+        least = "" if signed else "0 <= "
+        raise ValueError(f"sides must be numbers with {least}lower <= upper, got {lower}, {upper}")
 
 
 def comparable(bound: Bound, other: float) -> tuple[float, float]:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from taut._base.bound import Bound
 
 LIPSCHITZ = "Lipschitz constant"
+VALUE = "value"  # of a function, on a set of inputs: the one quantity that may be negative
 
 
 def text(bound: Bound) -> str:

@@ -126,7 +126,9 @@ class ModelSettings:
         How the derivative at the inputs is found: ``"jacobian"``, ``"probe"``, ``"auto"``, or
         ``"no"``.
     classify
-        Whether to certify the l2 radius of each input's class.
+        Whether to certify the radius of each input's class, in l1, l2 and l∞, and to attack it.
+    time_limit
+        Seconds for the radii of each norm; what was certified until then counts. None for no limit.
     limit, max_length
         Number of inputs, and tokens of an input, at most.
     seed
@@ -142,6 +144,7 @@ class ModelSettings:
     norm: str = "l2"
     local: str = "auto"
     classify: bool = False
+    time_limit: float | None = None
     limit: int = 16
     max_length: int = 128
     seed: int = 0
@@ -162,6 +165,8 @@ class ModelSettings:
             raise ValueError("classify needs inputs")
         for name in ("limit", "max_length"):
             whole_number(getattr(self, name), name=name, least=1)
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit must be > 0 seconds, got {self.time_limit}")
         if self.radius is not None and not self.radius > 0:
             raise ValueError(f"radius must be > 0, got {self.radius}")
 

@@ -70,8 +70,16 @@ def certify(
         ),
     ] = ModelSettings.local,
     classify: Annotated[
-        bool, typer.Option("--classify", help="Certify the l2 radius of each input's class.")
+        bool,
+        typer.Option(
+            "--classify",
+            help="Certify the radius of each input's class in l1, l2 and linf, and attack it.",
+        ),
     ] = ModelSettings.classify,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(help="With --classify: seconds for the radii of each norm."),
+    ] = ModelSettings.time_limit,
     dtype: Dtype = ModelSettings.dtype,
     revision: Revision = ModelSettings.revision,
     limit: Annotated[
@@ -93,8 +101,8 @@ def certify(
         settings = ModelSettings(
             inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
             context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,
-            classify=classify, limit=limit, max_length=max_length, seed=seed, dtype=dtype,
-            revision=revision, trust_remote_code=trust_remote_code,
+            classify=classify, time_limit=time_limit, limit=limit, max_length=max_length,
+            seed=seed, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         from taut.networks import certify_model
 
@@ -123,6 +131,8 @@ def _show(found: ModelCertificate, depth: int) -> None:
         say(f"Note: {note}")
     for sentence in certificate.headline(found.derivative).split("\n"):
         say(sentence)
+    _show_radii(found)
+    _show_inputs(found)
     table = Table("module", "bound (upper)", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
         column.justify = "right"
@@ -131,7 +141,6 @@ def _show(found: ModelCertificate, depth: int) -> None:
         line = (name, certificate.shown(row["bound"]), f"{row['share']:.1%}", row["rule"])
         table.add_row(*cells(*line))
     console.print(table)
-    _show_inputs(found)
 
 
 def _show_inputs(found: ModelCertificate) -> None:
@@ -139,22 +148,33 @@ def _show_inputs(found: ModelCertificate) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    certificate, inputs, classes = found.certificate, found.inputs, found.classes
+    certificate, inputs = found.certificate, found.inputs
     derivative = found.derivative
-    if inputs is None or (derivative is None and classes is None and len(inputs.labels) == 1):
+    if inputs is None or (derivative is None and len(inputs.labels) == 1):
         return
     measured = "measured (lower)" if derivative is None else f"derivative ({derivative.kind})"
     table = Table("input", measured, "bound (upper)", title="Each input")
-    if classes is not None:
-        for head in ("class", "margin", "certified l2 radius (lower)"):
-            table.add_column(head)
     vacuous = certificate.vacuous(derivative)
     for index, label in enumerate(inputs.labels):
-        shown = [label[:40], found.known(index)]
         bound = certificate.shown(certificate.bound.upper[index])
-        shown.append(f"{bound} (vacuous)" if vacuous[index] else bound)
-        if classes is not None:
-            shown += [str(classes.predicted[index]), f"{classes.margin[index]:.4g}"]
-            shown.append(found.radius(index))
-        table.add_row(*cells(*shown))
+        bound = f"{bound} (vacuous)" if vacuous[index] else bound
+        table.add_row(*cells(label[:40], found.known(index), bound))
+    Console().print(table)
+
+
+def _show_radii(found: ModelCertificate) -> None:
+    """The certified radius of each class in every norm, beside what an attack needs."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if found.inputs is None or not found.classes:
+        return
+    heads = ("input", "class", "margin", "norm", "certified radius (lower)", "attack (upper)")
+    table = Table(*heads, title="How far each input may move")
+    for index, label in enumerate(found.inputs.labels):
+        for norm, each in enumerate(found.classes):
+            first = each.certified
+            lead = (label[:40], str(first.predicted[index]), f"{first.margin[index]:.4g}")
+            start = ("", "", "") if norm else lead
+            table.add_row(*cells(*start, each.name, *found.radius(norm, index)))
     Console().print(table)

@@ -2,7 +2,8 @@
 
 :func:`certify` bounds how far the output of a network moves with its input, on a domain
 (:class:`Ball`, :class:`Everywhere`) or at given inputs (:class:`At`); :func:`register` teaches it
-new modules.
+new modules. :func:`propagate` bounds what the output can be near an input, and
+:func:`certified_radius` how far an input may move before a classifier changes its mind.
 """
 
 from taut._base.optional import needing as _needing
@@ -19,8 +20,11 @@ from taut.networks.derivative import local_lipschitz
 from taut.networks.interpreter import Interpreter
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.operations.attention_parameters import HeadNorm, Heads
+from taut.networks.propagation.propagate import margins, propagate
+from taut.networks.propagation.result import Propagation, Slack
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, register
+from taut.networks.word_changes import WordChanges, nearest_words, word_changes
 
 __all__ = [
     "Activation",
@@ -32,10 +36,17 @@ __all__ = [
     "MissingRuleError",
     "ModelCertificate",
     "ModelSettings",
+    "Propagation",
     "Region",
+    "Slack",
+    "WordChanges",
     "certified_radius",
     "certify",
     "certify_model",
     "local_lipschitz",
+    "margins",
+    "nearest_words",
+    "propagate",
     "register",
+    "word_changes",
 ]

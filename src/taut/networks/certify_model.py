@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from taut._base.bound import Bound
 from taut._base.domain import At, Ball, Everywhere
+from taut._base.rounding import Numbers
 from taut._base.settings import ModelSettings
 from taut.models import ContinuousInputs, load, read_continuous_inputs
 from taut.networks.certificate import Certificate, shown, sides
@@ -18,6 +20,29 @@ from taut.networks.certify import certify
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.derivative import local_lipschitz
 from taut.networks.domain_points import NetworkDomain
+
+
+class AttackedRadius(NamedTuple):
+    """A certified radius, and the smallest radius at which an attack changes each class."""
+
+    certified: CertifiedRadius
+    attack: Numbers
+
+    @property
+    def name(self) -> str:
+        """The norm."""
+        return f"l{self.certified.norm:g}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, for JSON; what is infinite is null."""
+        found = self.certified
+        return {
+            "radius": [float(v) for v in found.radius],
+            "attack": [float(v) if math.isfinite(v) else None for v in self.attack],
+            "first_order": [float(v) for v in found.first_order],
+            "rounding": found.rounding,
+            "finished": [bool(v) for v in found.finished],
+        }
 
 
 @dataclass(frozen=True)
@@ -35,7 +60,8 @@ class ModelCertificate:
     derivative
         The norm of the derivative at the inputs, or None.
     classes
-        The certified radius of each input's class, or None.
+        The certified radius of each input's class in l1, l2 and l∞, with that of an attack; empty
+        if it was not asked for.
     inputs
         What was read, or None if the bound holds for a whole shape.
     """
@@ -44,7 +70,7 @@ class ModelCertificate:
     settings: ModelSettings
     certificate: Certificate
     derivative: Bound | None
-    classes: CertifiedRadius | None
+    classes: tuple[AttackedRadius, ...]
     inputs: ContinuousInputs | None
 
     def known(self, index: int) -> str:
@@ -54,10 +80,12 @@ class ModelCertificate:
         assert self.certificate.measured is not None
         return f"at least {shown(float(self.certificate.measured.lower[index]), up=False)}"
 
-    def radius(self, index: int) -> str:
-        """The certified radius of one input's class in four digits, rounded down."""
-        assert self.classes is not None
-        return shown(float(self.classes.radius[index]), up=False)
+    def radius(self, norm: int, index: int) -> tuple[str, str]:
+        """The certified radius of one input's class, rounded down, and that of the attack."""
+        found = self.classes[norm]
+        certified = shown(float(found.certified.radius[index]), up=False)
+        late = "" if found.certified.finished[index] else " (time limit)"
+        return certified + late, shown(float(found.attack[index]))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers and words, for JSON."""
@@ -82,11 +110,12 @@ class ModelCertificate:
                 "theorem": list(self.derivative.theorem),
             }
         found |= self.certificate.to_dict(self.derivative)
-        if self.classes is not None:
+        if self.classes:
+            first = self.classes[0].certified
             found["classes"] = {
-                "radius": [float(v) for v in self.classes.radius],
-                "predicted": [int(v) for v in self.classes.predicted],
-                "margin": [float(v) for v in self.classes.margin],
+                "predicted": [int(v) for v in first.predicted],
+                "margin": [float(v) for v in first.margin],
+                "norms": {each.name: each.to_dict() for each in self.classes},
             }
         return found
 
@@ -141,11 +170,15 @@ def certify_model(
     if inputs is not None and settings.local != "no":
         progress("measuring the derivative at the inputs")
         derivative = _derivative(network, inputs, settings)
-    classes = None
+    classes = []
     if inputs is not None and settings.classify:
-        progress("certifying the classes")
-        classes = certified_radius(network, inputs.x, mask=inputs.mask)
-    return ModelCertificate(model, settings, certificate, derivative, classes, inputs)
+        for norm in (1, 2, math.inf):
+            progress(f"certifying the classes in l{norm}")
+            radius = certified_radius(
+                network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit
+            )
+            classes.append(AttackedRadius(radius, radius.attack_radius(seed=settings.seed)))
+    return ModelCertificate(model, settings, certificate, derivative, tuple(classes), inputs)
 
 
 def _domain(shape: tuple[int, ...] | None, settings: ModelSettings) -> NetworkDomain | None:

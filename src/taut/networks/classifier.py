@@ -1,9 +1,12 @@
-"""How far an input of a classifier may move, in l2, before its class can change."""
+"""How far an input of a classifier may move before its class can change."""
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,13 +14,23 @@ from torch import nn
 
 from taut._base.checks import whole_number
 from taut._base.domain import At
-from taut._base.matrix_norm import lengths
-from taut._base.rounding import EPS, Numbers, down, enlarged, plus, root, times
-from taut.networks.attack import smallest_margin
-from taut.networks.certificate import Certificate
-from taut.networks.certify import certify
+from taut._base.rounding import EPS, Numbers
+from taut.networks.attack import AttackedBall, radius_of_change, smallest_margin
 from taut.networks.execution import precision
-from taut.networks.question import ask
+from taut.networks.float32_arithmetic import without_autocast
+from taut.networks.propagation.engine import Engine, OutOfTimeError
+from taut.networks.propagation.input_set import InputSet
+from taut.networks.propagation.node import UnboundedError
+from taut.networks.propagation.propagate import margins, only_estimated
+from taut.networks.propagation.radius_search import largest_radius
+from taut.networks.propagation.record import record
+from taut.networks.propagation.request import Request, checked_request
+from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.slopes import Slopes, lower_bounds
+from taut.networks.question import Question, ask
+from taut.networks.rule_check import compare_outputs
+
+NEAR = 1e-9  # radius at which the relaxation shows the derivative
 
 
 @dataclass(frozen=True)
@@ -27,64 +40,92 @@ class CertifiedRadius:
     Attributes
     ----------
     radius
-        No input nearer than this in l2, over all of its tokens or pixels (as the model gets them),
-        is of another class; 0 where nothing could be shown, and for ties and constant classifiers.
+        No input nearer than this in the norm, over all of its tokens or pixels (as the model gets
+        them), is of another class; 0 where nothing could be shown, and for ties.
     predicted, margin
         The class, and how far its logit is ahead of the next.
-    lipschitz
-        Constant of the features before the last linear layer, within the radius.
-    execution_error
-        How far rounding can move the logits of the network as executed, to first order.
+    first_order
+        The radius that the derivative of the margins suggests: an estimate and no bound.
+    norm
+        Exponent of the norm: 1, 2 or infinity.
     rounding
-        ``"proved"`` if the radius holds with all rounding of its own proved, which it can be for
-        the network in exact arithmetic; ``"estimated"`` if it rests on an error to first order.
+        ``"proved"`` if the radius holds with all rounding proved; ``"estimated"`` if it rests on
+        an error to first order (modules without affine bounds, half precision, as executed).
+    finished
+        False for inputs whose search was cut short by the time limit; their radius holds.
     """
 
     radius: Numbers
     predicted: Numbers
     margin: Numbers
-    lipschitz: Numbers
-    execution_error: Numbers
+    first_order: Numbers
+    norm: float
     rounding: Literal["proved", "estimated"]
-    _module: nn.Module = field(repr=False)
-    _inputs: torch.Tensor = field(repr=False)
-    _mask: torch.Tensor | None = field(repr=False)
+    finished: Numbers
+    _question: Question = field(repr=False)
+    _scale: torch.Tensor = field(repr=False)
 
     def attack(self, *, steps: int = 40, restarts: int = 2, seed: int = 0) -> Numbers:
         """Smallest margin that projected gradient steps find inside the radius.
 
         It must stay positive where the radius is; a search can refute a radius, not prove it.
         """
-        question, _ = ask(self._module, At(self._inputs), None, self._mask, None, "l2", seed)
-        return smallest_margin(question, self.predicted, self.radius, steps, restarts)
+        return smallest_margin(self._ball(seed), self.radius, steps, restarts)
+
+    def attack_radius(self, *, steps: int = 40, restarts: int = 1, seed: int = 0) -> Numbers:
+        """Smallest radius at which projected gradient steps change the class.
+
+        The largest radius that can be certified lies between :attr:`radius` and this.
+        """
+        begin = np.maximum(self.radius, self.first_order)
+        return radius_of_change(self._ball(seed), self.radius, begin, steps, restarts)
+
+    def _ball(self, seed: int) -> AttackedBall:
+        return AttackedBall(self._question, self.predicted, self.norm, self._scale, seed)
 
 
+@torch.no_grad()
+@without_autocast()
 def certified_radius(
     module: nn.Module,
     inputs: torch.Tensor,
     *,
+    norm: float = 2,
+    tokens: Sequence[int] | None = None,
+    scale: torch.Tensor | None = None,
     mask: torch.Tensor | None = None,
     executed: bool = True,
     steps: int = 14,
+    tolerance: float = 1e-3,
+    optimise: int = 4,
+    time_limit: float | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> CertifiedRadius:
     """Radius around each input within which a classifier's answer provably does not change.
 
-    The logit of class y stays ahead of that of j within r if r·L(r)·‖w_y − w_j‖ is less than the
-    margin between them, L(r) being the constant of the features within r and w the rows of the last
-    linear layer: this layer is taken exactly, where margin/(√2·L) with L of all logits takes the
-    worst pair of classes for every pair.
+    The margins of the predicted class are bounded by :func:`propagate` within radii that are
+    searched for.
 
     Parameters
     ----------
     module
-        A classifier that ends in a linear layer, one row of logits for each input.
+        A classifier, one row of logits for each input.
     inputs, mask
         As in :func:`certify`.
+    norm, tokens, scale
+        As in :func:`propagate`.
     executed
         Whether the radius is for the network as executed, whose rounding is then taken off the
         margin, or for exact arithmetic. In float32 a deep network may leave nothing.
-    steps
-        How many radii are tried.
+    steps, tolerance
+        How many radii are tried for each input, at most, and how far the largest one may be from
+        failing, relative to itself.
+    optimise
+        How often the slopes below ReLUs are moved to raise a margin; 0 leaves them.
+    time_limit
+        Seconds for all inputs; what was certified until then is returned.
+    progress
+        Called with the number of inputs that are done, and of all.
 
     Examples
     --------
@@ -96,82 +137,107 @@ def certified_radius(
     >>> found = certified_radius(net, torch.randn(5, 4, dtype=torch.float64))
     >>> bool((found.radius > 0).all() and (found.attack() > 0).all())
     True
+    >>> bool((found.radius <= found.attack_radius()).all())
+    True
     """
     steps = whole_number(steps, name="steps", least=1)
-    here = certify(module, At(inputs), mask=mask, measure=False)
-    ahead, pairs, predicted = _margins(here)
-    error = _centre_error(here, module, inputs)
-    limit = _allowed(here, ahead, pairs, error, executed)
-    low, high = np.zeros_like(limit), limit
-    radius = limit / 2
-    lipschitz, lost, proved = _features(here), here.execution_error, _is_proved(here)
-    for _ in range(steps):
-        if not radius.any():
-            break
-        tried = certify(module, At(inputs, torch.from_numpy(radius)), mask=mask, measure=False)
-        holds = radius <= _allowed(tried, ahead, pairs, error, executed)
-        low, high = np.where(holds, radius, low), np.where(holds, high, radius)
-        lipschitz = np.where(holds, _features(tried), lipschitz)
-        lost = np.where(holds, tried.execution_error, lost)
-        proved = proved and (_is_proved(tried) or not holds.any())
-        radius = np.where(low > 0, (low + high) / 2, radius / 16)
-    margin = np.where(np.eye(ahead.shape[1], dtype=bool)[predicted], np.inf, ahead).min(axis=1)
+    optimise = whole_number(optimise, name="optimise", least=0)
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance must be between 0 and 1, got {tolerance}")
+    question, device = ask(module, At(inputs, 1.0), None, mask, None, "l2", 0)
+    request = checked_request(question, norm, tokens, scale, device)
+    eps = precision(module, question.domain) if executed else 0.0
+    logits, estimated = _logits(question, device)
+    predicted = logits.argmax(dim=1).cpu().numpy()
+    ahead = (margins(predicted, logits.shape[1]).to(logits) * logits[:, None]).sum(dim=-1)
+    first_order = np.ones(len(inputs))
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    radius, finished = np.zeros(len(inputs)), np.ones(len(inputs), dtype=bool)
+    for sample in range(len(inputs)):
+        label = int(predicted[sample])
+        search = _Search(question, request, sample, label, eps, deadline, optimise)
+        first_order[sample] = search.first_order(ahead[sample])
+        guess = min(first_order[sample] / 2, 1e12)
+        lead = float(ahead[sample].min())
+        radius[sample] = largest_radius(search.margin, lead, guess, steps, tolerance)
+        finished[sample] = not search.late
+        if progress is not None:
+            progress(sample + 1, len(inputs))
     return CertifiedRadius(
-        low, predicted, margin, lipschitz, lost,
-        "proved" if proved and not executed else "estimated", module, inputs, mask,
+        radius, predicted, ahead.min(dim=1).values.cpu().numpy(), first_order, request.norm,
+        "estimated" if eps and (estimated or only_estimated(eps)) else "proved",
+        finished, question, request.scale,
     )  # fmt: skip
 
 
-def _margins(certificate: Certificate) -> tuple[Numbers, Numbers, Any]:
-    """Margins to every class, lengths of the differences of rows of the last layer, classes."""
-    output = certificate.output
-    if output.last is None or output.centre is None or output.centre.shape[1] != 1:
+class _Search:
+    """Margins of one input within radii that are tried."""
+
+    def __init__(
+        self, question: Question, request: Request, sample: int, label: int, eps: float,
+        deadline: float, optimise: int,
+    ) -> None:  # fmt: skip
+        self.question, self.request, self.sample, self.label = question, request, sample, label
+        self.eps, self.deadline, self.late = eps, deadline, False
+        self.optimise = optimise
+        self.slopes: Slopes = {}
+
+    def margin(self, radius: float) -> float:
+        """Lower bound of the smallest margin within a radius; −inf if there is none."""
+        found = self._engine(radius)
+        if found is None:
+            return -math.inf
+        engine, rows = found
+        terms = (rows * engine.nodes[-1].centre).flatten(1)
+        value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
+        try:
+            low = value + lower_bounds(engine, Rows(rows), 0)
+            if self.optimise and not bool((low > 0).all()):
+                low = value + lower_bounds(engine, Rows(rows), self.optimise, self.slopes)
+        except (UnboundedError, OutOfTimeError):
+            return -math.inf
+        return float(low.min())
+
+    def first_order(self, ahead: torch.Tensor) -> float:
+        """Smallest quotient of margin and dual norm of its derivative.
+
+        The derivative is that of the relaxation within a tiny radius. A network that is flat says
+        nothing of how far it is: 1 is as good a guess as any.
+        """
+        found = self._engine(NEAR)
+        if found is None:
+            return 1.0
+        engine, rows = found
+        slopes = engine.carry([(engine.nodes[-1], Rows(rows))]).reach / NEAR
+        smallest = float(torch.where(slopes > 0, ahead / slopes, torch.inf).min())
+        return max(smallest, 0.0) if smallest < math.inf else 1.0
+
+    def _engine(self, radius: float) -> tuple[Engine, torch.Tensor] | None:
+        """All operations bounded within a radius, and the margins as rows on the output."""
+        scale = self.request.scale[self.sample]
+        tape = record(self.question, self.sample, scale.device)
+        inputs = InputSet(radius, self.request.norm, scale)
+        try:
+            engine = Engine(tape, inputs, self.eps, deadline=self.deadline)
+        except UnboundedError:
+            return None
+        except OutOfTimeError:
+            self.late = True
+            return None
+        return engine, margins([self.label], tape[-1].width).to(scale)[0][:, None]
+
+
+def _logits(question: Question, device: torch.device) -> tuple[torch.Tensor, bool]:
+    """Logits in float64, and whether some module has no affine bounds."""
+    assert isinstance(question.domain, At)
+    tapes = [record(question, sample, device) for sample in range(len(question.domain.inputs))]
+    outputs = torch.stack([tape[-1].centre for tape in tapes])
+    compare_outputs(question, question.points(1), outputs)
+    if outputs.shape[1] != 1:
         raise TypeError(
-            "a classifier must end in a linear layer that gives one row of logits for each input; "
-            "for others take margin/(√2·certify(...).bound.upper)"
+            f"a classifier must give one row of logits for each input, this one gives "
+            f"{outputs.shape[1]}"
         )
-    logits = output.centre[:, 0].cpu().numpy()
-    if logits.shape[1] < 2:
+    if outputs.shape[2] < 2:
         raise ValueError("a classifier has at least two classes")
-    predicted = logits.argmax(axis=1)
-    weight = output.last.weight.detach().double().cpu().numpy()
-    ahead = np.take_along_axis(logits, predicted[:, None], axis=1) - logits
-    pairs = enlarged(lengths(weight[predicted][:, None] - weight[None]), 2)
-    return ahead, pairs, predicted
-
-
-def _features(certificate: Certificate) -> Numbers:
-    """Constant of the features that the last linear layer reads."""
-    assert certificate.output.last is not None
-    return certificate.output.last.features.lip
-
-
-def _is_proved(certificate: Certificate) -> bool:
-    return certificate.bound.rounding == "proved"
-
-
-def _centre_error(here: Certificate, module: nn.Module, inputs: torch.Tensor) -> Numbers:
-    """How far the logits as computed in float64 can be from exact ones."""
-    if _is_proved(here):
-        return here.output.drift
-    first_order = times(here.execution_error, EPS / precision(module, At(inputs)))
-    return np.maximum(here.output.drift, first_order)
-
-
-def _allowed(
-    certificate: Certificate, ahead: Numbers, pairs: Numbers, error: Numbers, executed: bool
-) -> Numbers:
-    """The radius that a constant allows: the smallest quotient of margin and constant.
-
-    ``error`` is that of the logits at the inputs. An error of the logits changes the difference of
-    two of them by √2 times as much.
-    """
-    constant = times(_features(certificate)[:, None], pairs)
-    error = plus(error, certificate.execution_error) if executed else error
-    spare = down(down(ahead) - times(root(2.0), error)[:, None])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        each = np.where(pairs == 0, np.where(spare > 0, np.inf, 0.0), down(spare / constant))
-    each = np.where(np.isnan(each), 0.0, each)
-    same = np.arange(ahead.shape[1])[None] == ahead.argmin(axis=1)[:, None]
-    allowed = np.where(same, np.inf, each).min(axis=1)
-    return np.where(np.isfinite(allowed), allowed, 0.0)
+    return outputs[:, 0], any(node.kind == "constant" for tape in tapes for node in tape)

@@ -27,17 +27,18 @@ def check_rule(question: Question, y: Region, device: torch.device) -> None:
     points = question.points(1)
     simple = not question.masks and question.context is None
     if y.centre is not None and not (simple and points[0][..., 0].numel() > LONG):
-        _compare(question, points, y.centre)
+        compare_outputs(question, points, y.centre)
     if y.centre is None or simple:
         short = question if y.centre is None else question.short()
         points = short.points(1)
         here = short.at(*(point.to(torch.float64) for point in points))
         found = here.answer(Interpreter(question.norm, 0.0, device, dry=True)).centre
         assert found is not None
-        _compare(short, points, found)
+        compare_outputs(short, points, found)
 
 
-def _compare(question: Question, points: list[torch.Tensor], centre: torch.Tensor) -> None:
+def compare_outputs(question: Question, points: list[torch.Tensor], centre: torch.Tensor) -> None:
+    """Refuse a rule whose output at these points is not that of the module."""
     name = type(question.module).__name__
     executed = question.call(*points).to(centre)
     if executed.numel() != centre.numel():

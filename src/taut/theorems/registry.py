@@ -5,6 +5,7 @@ from taut.theorems.control import CONTROL
 from taut.theorems.entry import Theorem
 from taut.theorems.games import GAMES
 from taut.theorems.networks import NETWORKS
+from taut.theorems.propagation import PROPAGATION
 from taut.theorems.softmax import SOFTMAX
 
 SOURCES = {
@@ -19,13 +20,18 @@ SOURCES = {
     "Kim 2021": "H. Kim, G. Papamakarios, A. Mnih, The Lipschitz constant of self-attention, "
     "ICML 2021",
     "Yudin 2025": "N. Yudin et al., Pay attention to attention distribution, arXiv 2507.07814",
+    "Zhang et al. 2018": "H. Zhang et al., Efficient neural network robustness certification with "
+    "general activation functions, NeurIPS 2018",
     "Zhai 2023": "S. Zhai et al., Stabilizing transformer training by preventing attention entropy "
     "collapse, ICML 2023",
     "classical": "in every textbook; proofs in the theory pages where they are short",
     "taut": "proved in the theory pages of this project",
 }
 
-THEOREMS = {theorem.id: theorem for theorem in (*SOFTMAX, *ATTENTION, *NETWORKS, *CONTROL, *GAMES)}
+THEOREMS = {
+    theorem.id: theorem
+    for theorem in (*SOFTMAX, *ATTENTION, *NETWORKS, *PROPAGATION, *CONTROL, *GAMES)
+}
 
 
 def get(theorem_id: str) -> Theorem:

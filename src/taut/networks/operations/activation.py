@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taut._base.rounding import plus, root, times
-from taut.networks.operations.activation_slopes import Activation, activation_of
+from taut.networks.operations.activation_slopes import Activation, known_activation
 from taut.networks.operations.setting import Setting
 from taut.networks.region import Region
 
@@ -15,14 +15,7 @@ class ActivationOperations(Setting):
 
     def known(self, function: Any) -> Activation:
         """An activation with its slopes, or an error that says how to give one."""
-        found = activation_of(function)
-        if found is None:
-            name = getattr(function, "__name__", type(function).__name__)
-            raise TypeError(
-                f"the slopes of the activation {name} are not known; pass "
-                "taut.networks.Activation(function, low, high) with its smallest and largest slope"
-            )
-        return found
+        return known_activation(function)
 
     def activation(self, x: Region, function: Any, name: str | None = None) -> Region:
         """A function applied to every number: a module or function of torch, or Activation.

@@ -33,6 +33,8 @@ class Activation(NamedTuple):
     low: float
     high: float
     jump: float = 0.0  # where it is computed as another function from some point on
+    bend: float = math.inf  # Lipschitz constant of its slope; infinite for what has a kink
+    hinge: float | None = None  # slope left of 0 of a function that is the identity right of it
 
     @property
     def constant(self) -> float:
@@ -74,6 +76,36 @@ _FIXED: dict[str, Slopes] = {
     "GELUTanh": GELU_TANH,
     "PytorchGELUTanh": GELU_TANH,
     "AccurateGELUActivation": GELU_TANH,
+}
+# Largest second derivatives, from arbitrary precision and rounded up: at 0 for GELU, SiLU and
+# Softplus, at ±0.6585 for tanh, ±1.3170 for the sigmoid, at 0 for Softsign, −0.09 for Mish.
+_BENDS: dict[str, float] = {
+    "Identity": 0.0,
+    "LinearActivation": 0.0,
+    "Tanh": 0.7699,
+    "Tanhshrink": 0.7699,
+    "Sigmoid": 0.09623,
+    "LogSigmoid": 0.25,
+    "Softsign": 2.0,
+    "SiLU": 0.5,
+    "SiLUActivation": 0.5,
+    "QuickGELUActivation": 0.851,
+    "Mish": 0.6505,
+    "MishActivation": 0.6505,
+    "GELU": 0.798,
+    "GELUActivation": 0.798,
+    "NewGELUActivation": 0.798,
+    "FastGELUActivation": 0.798,
+    "GELUTanh": 0.798,
+    "PytorchGELUTanh": 0.798,
+    "AccurateGELUActivation": 0.798,
+    "gelu": 0.798,
+    "silu": 0.5,
+    "mish": 0.6505,
+    "tanh": 0.7699,
+    "sigmoid": 0.09623,
+    "elu": 1.0,
+    "softplus": 0.25,
 }
 _FUNCTIONS: dict[Any, Slopes] = {
     functional.relu: UNIT,
@@ -122,6 +154,18 @@ def _and_one(*slopes: float) -> Slopes:
     return min(1.0, *slopes), max(1.0, *slopes)
 
 
+def known_activation(function: Any) -> Activation:
+    """An activation with its slopes, or an error that says how to give one."""
+    found = function if isinstance(function, Activation) else activation_of(function)
+    if found is None:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(
+            f"the slopes of the activation {name} are not known; pass "
+            "taut.networks.Activation(function, low, high) with its smallest and largest slope"
+        )
+    return found
+
+
 def activation_of(function: Any) -> Activation | None:
     """The activation of a module or a function of torch, if it is known."""
     if isinstance(function, nn.Module):
@@ -132,10 +176,38 @@ def activation_of(function: Any) -> Activation | None:
         return None
     if isinstance(function, nn.PReLU):  # its weight must follow the precision of the input
         weight = function.weight.detach()
-        return Activation(lambda x: functional.prelu(x, weight.to(x)), *slopes)
+        hinge = float(weight) if weight.numel() == 1 else None
+        return Activation(lambda x: functional.prelu(x, weight.to(x)), *slopes, hinge=hinge)
     jump = 0.0
     if isinstance(function, nn.Softplus):  # beyond its threshold torch takes the identity
         jump = math.log1p(math.exp(-function.threshold)) / function.beta
     elif function is functional.softplus:
         jump = math.log1p(math.exp(-20.0))
-    return Activation(function, *slopes, jump)
+    return Activation(function, *slopes, jump, _bend(function), _hinge(function))
+
+
+def _bend(function: Any) -> float:
+    """Lipschitz constant of the slope."""
+    match function:
+        case nn.Softplus():
+            return function.beta / 4
+        case nn.ELU():
+            return 1.0 if function.alpha == 1 else math.inf
+        case nn.CELU():
+            return 1 / function.alpha
+    kind = type(function).__name__ if isinstance(function, nn.Module) else function.__name__
+    return _BENDS.get(kind, math.inf)
+
+
+def _hinge(function: Any) -> float | None:
+    """Slope left of 0 of those that are the identity right of it."""
+    match function:
+        case nn.ReLU():
+            return 0.0
+        case nn.LeakyReLU():
+            return float(function.negative_slope)
+        case nn.RReLU():
+            return (function.lower + function.upper) / 2
+    if function in (functional.relu, torch.relu):
+        return 0.0
+    return 0.01 if function is functional.leaky_relu else None

@@ -62,6 +62,34 @@ class LinearOperations(Setting):
         size = times(constant, x.length)
         return x.moved(centre, constant, size, self.rounding(x, size, 1), x.width)
 
+    def patches(
+        self, x: Region, weight: torch.Tensor, bias: torch.Tensor | None, name: str | None = None
+    ) -> Region:
+        """A convolution whose windows do not overlap: one linear map for each patch of an image.
+
+        The weight is (outputs, channels, height, width). Rounding: that of a linear map.
+        """
+        size = (weight.shape[2], weight.shape[3])
+        flat = weight.flatten(1)
+        constant, fixed = spectral(flat), length(bias)
+        self.leaf(name, "patches", constant, "spectral norm of a patch", "spectral")
+        _, height, width = x.image
+        tokens = (height // size[0]) * (width // size[1])
+        centre = None
+        if x.centre is not None:
+            found = nn.functional.conv2d(x.centre, self.tensor(weight), None, stride=size)
+            centre = found.flatten(2).transpose(1, 2)
+            centre = centre if bias is None else centre + self.tensor(bias)
+        sums = plus(times(frobenius(flat), x.length), fixed)
+        y = x.moved(
+            centre,
+            constant,
+            plus(times(constant, x.length), fixed),
+            self.rounding(x.but(tokens=tokens), sums, flat.shape[1] + 1),
+            flat.shape[0],
+        )
+        return y.but(tokens=tokens, image=())
+
     def shift(self, x: Region, constant: torch.Tensor) -> Region:
         """Add something fixed, such as embeddings of positions, (..., tokens, width).
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
-from taut._base.rounding import down, hypotenuse, over, plus
+from taut._base.rounding import down, enlarged, hypotenuse, over, plus
 from taut.networks.operations.setting import Setting
-from taut.networks.region import Region
+from taut.networks.region import Region, longest
 
 
 class TokenOperations(Setting):
@@ -29,6 +30,27 @@ class TokenOperations(Setting):
         """One token alone, such as the one that stands for the class."""
         self.tokens_only(x)
         return x.but(centre=None if x.centre is None else x.centre[:, [index]], tokens=1)
+
+    def after(self, x: Region, index: int) -> Region:
+        """The tokens from an index on, such as those behind the token of the class."""
+        self.tokens_only(x)
+        centre = None if x.centre is None else x.centre[:, index:]
+        return x.but(centre=centre, tokens=x.tokens - index)
+
+    def prepend(self, x: Region, fixed: torch.Tensor) -> Region:
+        """Fixed tokens, (tokens, width), such as that of the class, before the others.
+
+        Rounding: the fixed tokens may be sums of two terms.
+        """
+        tokens = self.tensor(fixed)
+        self.fits(x, tokens.shape[-1], "what is prepended")
+        centre = None
+        if x.centre is not None:
+            centre = torch.cat((tokens.expand(len(x.centre), -1, -1), x.centre), dim=1)
+        far = np.maximum(x.length, enlarged(float(longest(tokens[None])[0]), 2))
+        drift = plus(x.drift, self.rounding(x, far, 1).centre)
+        many = x.tokens + len(tokens)
+        return x.but(tokens=many, drift=drift).placed(centre, x.radius, far)
 
     def mean(self, x: Region, name: str | None = None) -> Region:
         """The mean of all tokens: 1/√tokens in l2, 1 in the largest token.

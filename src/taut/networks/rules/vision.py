@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
-from taut._base.rounding import enlarged, plus, times
 from taut.networks.interpreter import Interpreter
 from taut.networks.operations.linear import affine
 from taut.networks.region import Region
 from taut.networks.rule_register import register
 from taut.networks.rules.hugging_face import named
-from taut.networks.weight_norms import frobenius, length, spectral
 
 
 def _call_pixels(module: Any, x: Any) -> Any:
@@ -32,33 +29,10 @@ def _patches(run: Interpreter, module: Any, x: Region) -> Region:
             f"{type(module).__name__} takes images of {convolution.in_channels} channels, got "
             f"{x.image or (x.tokens, x.width)}"
         )
-    size = tuple(convolution.kernel_size)
     plain = convolution.groups == 1 and tuple(convolution.dilation) == (1, 1)
     if convolution.stride != convolution.kernel_size or any(convolution.padding) or not plain:
         raise TypeError("a rule exists for patches that neither overlap nor are padded")
-    weight = convolution.weight.flatten(1)
-    constant = spectral(weight)
-    run.explain("spectral norm of a patch", "spectral")
-    _, height, width = x.image
-    tokens = (height // size[0]) * (width // size[1])
-    centre = None
-    if x.centre is not None:
-        found = torch.nn.functional.conv2d(
-            x.centre, run.tensor(convolution.weight), None, stride=size
-        )
-        centre = found.flatten(2).transpose(1, 2)
-        if convolution.bias is not None:
-            centre = centre + run.tensor(convolution.bias)
-    fixed = length(convolution.bias)
-    sums = plus(times(frobenius(weight), x.length), fixed)
-    y = x.moved(
-        centre,
-        constant,
-        plus(times(constant, x.length), fixed),
-        run.rounding(x.but(tokens=tokens), sums, weight.shape[1] + 1),
-        weight.shape[0],
-    )
-    return y.but(tokens=tokens, image=())
+    return run.patches(x, convolution.weight, convolution.bias)
 
 
 def _embedded(run: Interpreter, module: Any, x: Region) -> Region:
@@ -66,14 +40,7 @@ def _embedded(run: Interpreter, module: Any, x: Region) -> Region:
     y = run(module.patch_embeddings, x, "patch_embeddings")
     places = _positions(run, module, y.tokens + 1, x.image)
     token = run.tensor(module.cls_token)[0] + places[:, :1][0]
-    patches = run.shift(y, places[:, 1:])
-    centre = None
-    if patches.centre is not None:
-        centre = torch.cat((token.expand(len(patches.centre), -1, -1), patches.centre), dim=1)
-    longest = np.maximum(patches.length, enlarged(length(token), 2))
-    # The token of the class is a sum that was rounded, too.
-    drift = plus(patches.drift, run.rounding(patches, longest, 1).centre)
-    return patches.but(tokens=y.tokens + 1, drift=drift).placed(centre, patches.radius, longest)
+    return run.prepend(run.shift(y, places[:, 1:]), token)
 
 
 def _positions(run: Interpreter, module: Any, tokens: int, image: tuple[int, ...]) -> torch.Tensor:
@@ -134,6 +101,5 @@ def _dinov2_classifier(run: Interpreter, module: Any, x: Region) -> Region:
     """The class token beside the mean of the patches."""
     run.explain("chain", "chain")
     x = run(module.dinov2, x, "dinov2")
-    rest = x.but(tokens=x.tokens - 1, centre=None if x.centre is None else x.centre[:, 1:])
-    both = run.beside(run.first(x), run.mean(rest, "mean of patches"))
+    both = run.beside(run.first(x), run.mean(run.after(x, 1), "mean of patches"))
     return run.linear(both, *affine(module.classifier), "classifier")

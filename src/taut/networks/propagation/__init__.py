@@ -1,0 +1,1 @@
+"""Bound propagation: affine bounds of a network near an input, carried backwards row by row."""

@@ -1,0 +1,188 @@
+"""Operations that are linear: their rows are exact but for rounding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from taut._base.rounding import EPS
+from taut.networks.propagation.node import Node, Pulled
+from taut.networks.propagation.rows import Rows, heads_apart
+
+if TYPE_CHECKING:
+    from taut.networks.propagation.engine import Engine
+
+
+class InputNode(Node):
+    """The input of the network."""
+
+    kind = "input"
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self._values = values
+        super().__init__()
+
+    def value(self) -> torch.Tensor:
+        """The given input."""
+        return self._values
+
+    def prepare(self, engine: Engine) -> None:
+        """The set says how far its tokens move."""
+        self.sizes = engine.inputs.sizes()
+
+
+class FixedNode(InputNode):
+    """Something that does not move, such as a fixed context."""
+
+    kind = "fixed"
+
+    def prepare(self, engine: Engine) -> None:
+        """Nothing moves."""
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """Nothing is read."""
+        return Pulled(())
+
+
+class LinearNode(Node):
+    """Wx + b of every token, the weight as (outputs, inputs).
+
+    Rounding: an output is a sum of d products and a bias and errs by γ_(d+1) of ‖W‖_F‖x‖ + ‖b‖ for
+    all outputs of a token. The same holds of rows, whose errors the deviation of x multiplies.
+    """
+
+    def __init__(self, x: Node, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self.weight, self.bias = weight, bias
+        super().__init__(x)
+        self._size = float(weight.norm()) * (1 + 1e-9)
+        self._fixed = 0.0 if bias is None else float(bias.norm()) * (1 + 1e-9)
+
+    def value(self) -> torch.Tensor:
+        """Wx + b."""
+        found = self.parents[0].centre @ self.weight.mT
+        return found if self.bias is None else found + self.bias
+
+    def prepare(self, engine: Engine) -> None:
+        """Sizes by the Frobenius norm, until a box says better."""
+        (x,) = self.parents
+        self.sizes = self._size * x.sizes
+        terms = self.weight.shape[1] + 2
+        self.local = engine.unit * terms * (self._size * x.longest + self._fixed)
+
+    def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
+        """The weight itself, on the input."""
+        if self.offset is not None:
+            return super().entry_rows(tokens)
+        token = tokens.repeat_interleave(self.width)
+        rows = Rows(self.weight.repeat(len(tokens), 1)[:, None], token)
+        return self.parents[0], rows, self.local[token]
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The rows times the weight."""
+        terms = self.weight.shape[0] + 2
+        lost = rows.weighed(self.parents[0].sizes) * (terms * EPS * self._size)
+        return Pulled((rows.but(rows.values @ self.weight),), rounding=lost)
+
+
+class ScaleNode(Node):
+    """Each coordinate times its factor."""
+
+    def __init__(self, x: Node, factors: torch.Tensor) -> None:
+        self.factors = factors
+        super().__init__(x)
+
+    def value(self) -> torch.Tensor:
+        """x∘factors."""
+        return self.parents[0].centre * self.factors
+
+    def prepare(self, engine: Engine) -> None:
+        """One product for every entry."""
+        (x,) = self.parents
+        most = float(self.factors.abs().max()) * (1 + 4 * EPS)
+        self.sizes = most * x.sizes
+        self.local = engine.unit * 2 * most * x.longest
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The rows times the factors."""
+        values = rows.values * self.factors
+        return Pulled((rows.but(values),), rounding=2 * EPS * rows.weighed(self.sizes))
+
+
+class ShiftNode(Node):
+    """Something fixed added, such as positions."""
+
+    def __init__(self, x: Node, fixed: torch.Tensor) -> None:
+        self.fixed = fixed
+        super().__init__(x)
+
+    def value(self) -> torch.Tensor:
+        """X + fixed."""
+        return self.parents[0].centre + self.fixed
+
+    def prepare(self, engine: Engine) -> None:
+        """Rounding: one addition, and one more in case the fixed term is a sum itself."""
+        (x,) = self.parents
+        self.sizes = x.sizes
+        self.local = engine.unit * 2 * (x.longest + self.fixed.norm(dim=-1))
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The same rows."""
+        return Pulled((rows,))
+
+
+class AddNode(Node):
+    """The sum of two, as in a residual connection."""
+
+    def value(self) -> torch.Tensor:
+        """X + y."""
+        x, y = self.parents
+        return x.centre + y.centre
+
+    def prepare(self, engine: Engine) -> None:
+        """Sizes add up."""
+        x, y = self.parents
+        self.sizes = x.sizes + y.sizes
+        self.local = engine.unit * (x.longest + y.longest)
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The same rows on both."""
+        return Pulled((rows, rows))
+
+
+class RotaryNode(Node):
+    """Rotary positions of every head: x∘cos + R(x)∘sin on the first coordinates of each."""
+
+    def __init__(self, x: Node, heads: int, cosine: torch.Tensor, sine: torch.Tensor) -> None:
+        self.heads = heads
+        self.cosine, self.sine = cosine[: x.tokens], sine[: x.tokens]
+        super().__init__(x)
+        self._stretch = max(1.0, float((cosine**2 + sine**2).sqrt().max()) * (1 + 1e-12))
+
+    def value(self) -> torch.Tensor:
+        """Every head turned."""
+        return self._turned(self.parents[0].centre, self.cosine, self.sine, 1.0)
+
+    def _turned(
+        self, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, sign: float
+    ) -> torch.Tensor:
+        """Forward (sign 1), or its transpose (−1) with the sines before the exchange."""
+        x = heads_apart(x, self.heads)
+        cosine, sine = cosine.unsqueeze(-2), sine.unsqueeze(-2)
+        part, rest = x[..., : cosine.shape[-1]], x[..., cosine.shape[-1] :]
+        second = part if sign > 0 else part * sine
+        left, right = second.chunk(2, dim=-1)
+        swapped = torch.cat((-sign * right, sign * left), dim=-1)
+        turned = part * cosine + (swapped * sine if sign > 0 else swapped)
+        return torch.cat((turned, rest), dim=-1).flatten(-2)
+
+    def prepare(self, engine: Engine) -> None:
+        """Two products and a sum for every entry."""
+        (x,) = self.parents
+        self.sizes = self._stretch * x.sizes
+        self.local = engine.unit * 4 * self._stretch * x.longest
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The transposed rotation."""
+        values = self._turned(rows.values, rows.of(self.cosine), rows.of(self.sine), -1.0)
+        return Pulled((rows.but(values),), rounding=4 * EPS * rows.weighed(self.sizes))

@@ -1,0 +1,226 @@
+"""propagate: bounds of any linear function of a network's output, near given inputs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from taut._base.bound import Bound
+from taut._base.bound_text import VALUE
+from taut._base.domain import At
+from taut._base.norm import Norm, lp
+from taut._base.rounding import EPS, Numbers
+from taut.networks.execution import precision
+from taut.networks.float32_arithmetic import without_autocast
+from taut.networks.propagation.engine import Engine, OutOfTimeError
+from taut.networks.propagation.input_set import InputSet
+from taut.networks.propagation.node import Node, UnboundedError
+from taut.networks.propagation.record import record
+from taut.networks.propagation.request import Request, checked_request
+from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, Propagation, Slack
+from taut.networks.propagation.rows import Rows
+from taut.networks.question import ask
+from taut.networks.rule_check import compare_outputs
+
+THEOREMS = {
+    "activation": ("affine-activation",),
+    "attention": ("affine-attention", "softmax-remainder", "softmax-joint"),
+    "norm": ("affine-norm",),
+    "product": ("affine-product",),
+    "constant": ("chain",),
+}
+
+
+@torch.no_grad()
+@without_autocast()
+def propagate(
+    module: nn.Module,
+    domain: At,
+    *,
+    norm: float = 2,
+    targets: torch.Tensor | None = None,
+    tokens: Sequence[int] | None = None,
+    scale: torch.Tensor | None = None,
+    mask: torch.Tensor | None = None,
+    context: torch.Tensor | None = None,
+    context_mask: torch.Tensor | None = None,
+    executed: bool = False,
+    time_limit: float | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Propagation:
+    """Bound linear functions of a network's output for all inputs near given ones.
+
+    Each operation is replaced by an affine one and an error, which is found for each function that
+    is bounded and carried back to the input (theorem affine-rows). Near an input this is far
+    sharper than :func:`certify`, which multiplies the constants of all modules.
+
+    Parameters
+    ----------
+    module
+        As in :func:`certify`. Modules whose rules have no affine reading are bounded by their
+        constants, and the result names them.
+    domain
+        Inputs and their radius, ``At(x, radius)``.
+    norm
+        Norm of the radius over all entries of an input: 1, 2 or ``math.inf``.
+    targets
+        Which functions: coefficients of the output, (functions, *output) for all inputs, or
+        (inputs, functions, *output) for each. Without them, every entry of the output. See
+        :func:`margins`.
+    tokens
+        The tokens that move, such as those of one word; the others are fixed.
+    scale
+        Size of every entry, of the shape of one input or of all: the radius counts in units of it.
+    mask, context, context_mask
+        As in :func:`certify`; a context is fixed.
+    executed
+        Whether to bound the network as executed in the precision of its weights, whose rounding is
+        then added, or in exact arithmetic.
+    time_limit
+        Seconds after which the bounds that are not found are given as infinite.
+    progress
+        Called with the number of operations that are bounded so far, and of all.
+
+    Returns
+    -------
+    Propagation
+        ``.bound.lower`` and ``.bound.upper`` are (inputs, functions).
+
+    Examples
+    --------
+    >>> import torch, taut
+    >>> _ = torch.manual_seed(0)
+    >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 2))
+    >>> x = torch.randn(3, 4)
+    >>> found = propagate(net.double(), taut.At(x, 0.1), norm=float("inf"))
+    >>> found.bound.lower.shape
+    (3, 2)
+    >>> bool((found.bound.lower < found.centre).all())
+    True
+    """
+    if not isinstance(domain, At):
+        raise TypeError(f"domain must be taut.At(inputs, radius), got {type(domain).__name__}")
+    question, device = ask(module, domain, context, mask, context_mask, "l2", 0)
+    request = checked_request(question, norm, tokens, scale, device)
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    eps = precision(module, domain) if executed else 0.0
+    report = progress or (lambda done, all_: None)
+    tapes = [record(question, sample, device) for sample in range(len(domain.inputs))]
+    outputs = torch.stack([tape[-1].centre for tape in tapes])
+    compare_outputs(question, question.points(1), outputs)
+    rows = _targets(targets, outputs)
+    found = [
+        _one(tape, request, sample, rows[sample], eps, deadline, report)
+        for sample, tape in enumerate(tapes)
+    ]
+    kinds = dict.fromkeys(node.kind for tape in tapes for node in tape if node.kind in THEOREMS)
+    constants = dict.fromkeys(n.path for tape in tapes for n in tape if n.kind == "constant")
+    theorem = ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]))
+    # the executed error of a constant is known to first order
+    doubtful = executed and (bool(constants) or only_estimated(eps))
+    bound = Bound(
+        np.stack([each[0] for each in found]), np.stack([each[1] for each in found]),
+        "bracket", Norm(lp(norm).source, "value"), request.where, theorem, quantity=VALUE,
+        rounding="estimated" if doubtful else "proved",
+    )  # fmt: skip
+    centre = np.stack([each[2] for each in found])
+    slack = tuple(each[3] for each in found)
+    return Propagation(bound, centre, slack, tuple(constants), executed)
+
+
+def only_estimated(eps: float) -> bool:
+    """Whether rounding of a network as executed is not proved: half precision may underflow."""
+    return eps > 2.0**-20
+
+
+def margins(classes: Any, number: int) -> torch.Tensor:
+    """Targets of a classifier: how far the logit of a class is ahead of each other one.
+
+    Parameters
+    ----------
+    classes
+        The class of each input.
+    number
+        How many classes there are.
+
+    Examples
+    --------
+    >>> margins([1], 3)
+    tensor([[[-1.,  1.,  0.],
+             [ 0.,  1., -1.]]], dtype=torch.float64)
+    """
+    found = torch.as_tensor(np.asarray(classes)).long().reshape(-1)
+    if bool(((found < 0) | (found >= number)).any()):
+        raise ValueError(f"classes must be from 0 to {number - 1}, got {found.tolist()}")
+    eye = torch.eye(number, dtype=torch.float64)
+    rows = [eye[c] - torch.cat((eye[:c], eye[c + 1 :])) for c in found.tolist()]
+    return torch.stack(rows)
+
+
+def _targets(targets: torch.Tensor | None, outputs: torch.Tensor) -> torch.Tensor:
+    """Rows on the output, (inputs, functions, tokens, width)."""
+    batch, tokens, width = outputs.shape
+    if targets is None:
+        eye = torch.eye(tokens * width, dtype=outputs.dtype, device=outputs.device)
+        return eye.reshape(1, -1, tokens, width).expand(batch, -1, -1, -1)
+    if not isinstance(targets, torch.Tensor) or not targets.is_floating_point():
+        raise TypeError("targets must be a tensor of real numbers, coefficients of the output")
+    shapes = [(tokens, width)] if tokens > 1 else [(tokens, width), (width,)]
+    for shape in shapes:
+        if tuple(targets.shape[-len(shape) :]) == shape:
+            front = tuple(targets.shape[: targets.ndim - len(shape)])
+            if len(front) == 1 or (len(front) == 2 and front[0] == batch):
+                found = targets.to(outputs).reshape(*front, tokens, width)
+                return found.expand(batch, *found.shape[-3:])
+    raise ValueError(
+        f"targets must be (functions, *output) or (inputs, functions, *output) for {batch} inputs "
+        f"and outputs of shape {shapes[-1]}, got {tuple(targets.shape)}"
+    )
+
+
+def _one(
+    tape: list[Node],
+    request: Request,
+    sample: int,
+    rows: torch.Tensor,
+    eps: float,
+    deadline: float,
+    progress: Callable[[int, int], object],
+) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...]]:
+    """Both sides, the value at the centre, and the slack, for one input."""
+    at_input = (rows * tape[-1].centre).flatten(1).sum(dim=1).cpu().numpy()
+    inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
+    try:
+        engine = Engine(tape, inputs, eps, progress, deadline)
+        low, high, parts = bound_rows(engine, rows)
+    except (UnboundedError, OutOfTimeError):
+        infinite = np.full(len(rows), np.inf)
+        return -infinite, infinite, at_input, ()
+    return low.cpu().numpy(), high.cpu().numpy(), at_input, parts
+
+
+def bound_rows(
+    engine: Engine, rows: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, tuple[Slack, ...]]:
+    """Both sides of functions of the output, (functions, tokens, width), and their slack."""
+    last = engine.nodes[-1]
+    start = [(last, Rows(rows))]
+    low, high = engine.interval(start)
+    value = (rows * last.centre).flatten(1).sum(dim=1)
+    doubt = (rows * last.centre).abs().flatten(1).sum(dim=1) * ((last.centre.numel() + 8) * EPS)
+    found = engine.carry(start)
+    where: dict[tuple[str, str], float] = {(LINEAR, ""): float(found.reach.mean())}
+    where[ROUNDING, ""] = float(found.rounding.mean())
+    for index, error in found.slack.items():
+        node = engine.nodes[index]
+        key = (NAMES[node.kind], node.path)
+        where[key] = where.get(key, 0.0) + float(error.mean())
+    parts = [Slack(path, what, amount) for (what, path), amount in where.items() if amount > 0]
+    parts.sort(key=lambda part: -part.amount)
+    return value + low - doubt, value + high + doubt, tuple(parts)
