@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 Array = np.ndarray[Any, np.dtype[Any]]
-BLOCK = 1 << 19  # scores in a block: 2 MB in single precision, which stay in the cache
+BLOCK = 1 << 20  # scores in a block: 4 MB in single precision
 LARGE_BLOCK = 1 << 25  # on accelerators
 QUERIES = 128  # queries in a block of causal attention, whose later keys are not computed
 
