@@ -28,6 +28,7 @@ COMMAND_LINE = ("cli", "_base/terminal_text.py")
 REACHED_LATER = {
     ("control", "transformers"),
     ("models", "accelerate"),
+    ("models/_gpu_rows", "triton"),
     ("reproduce/experiments/figure_2.py", "torch"),
 }
 DISTRIBUTION = {"PIL": "pillow", "vl_convert": "vl-convert-python"}

@@ -588,10 +588,12 @@ def test_attention_that_was_sharp_from_the_beginning_is_no_alarm():
 def test_what_is_missed_is_told():
     class Fused(nn.Module):
         def forward(self, x):
-            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)[0]
+            return torch.ops.aten._native_multi_head_attention(
+                x, x, x, 8, 2, torch.eye(24, 8), torch.zeros(24), torch.eye(8), torch.zeros(8)
+            )[0]
 
-    with pytest.warns(AttentionWarning, match="flash"):
-        Monitor(Fused()).measure(torch.randn(1, 2, 4, 8))
+    with pytest.warns(AttentionWarning, match="native_multi_head_attention"):
+        Monitor(Fused()).measure(torch.randn(1, 4, 8))
     with pytest.warns(AttentionWarning, match="no attention"):
         Monitor(nn.Linear(2, 2)).measure(torch.ones(1, 2))
 

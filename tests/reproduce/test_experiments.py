@@ -432,7 +432,13 @@ def test_the_command(tmp_path):
     assert "No such command 'nothing'" in wrong.stderr
 
 
-KEPT = sorted(file.stem for file in RESULTS.glob("*.md"))
+# The pages of other results are written by hand, or by a script of their own.
+KEPT = sorted(
+    file.stem
+    for file in RESULTS.glob("*.md")
+    if (record := file.with_suffix(".json")).exists()
+    and "claims" in json.loads(record.read_text(encoding="utf-8"))
+)
 
 
 @pytest.mark.parametrize("name", KEPT)
