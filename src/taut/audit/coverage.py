@@ -34,7 +34,7 @@ def _quick(record: Record) -> list[str]:
         return []
     return [
         "A first look: constants are bounded by twice p(1 − p), with p the largest weight of a "
-        "row. In l1 and l∞ this is the constant, up to rounding; in l2 it is at least half of it."
+        "row. In l1 and l∞ this is the constant, up to rounding; the constant in l2 is at least half of it."
     ]
 
 

@@ -88,6 +88,7 @@ class Engine:
             node.prepare(self)
             if eps:
                 node.local = node.local + UNDERFLOW
+            node.sizes = node.sizes + node.local  # constants of modules hold only that far
             for parent in node.parents:
                 parent.frozen = True
             progress(node.index + 1, len(nodes))
@@ -140,8 +141,9 @@ class Engine:
         if not keep:
             found.linear = None
         elif found.linear is None:
-            empty = like.new_zeros(len(like), int(self.inputs.moving.sum()) * self.nodes[0].width)
-            found.linear = InputRows(empty, None)
+            found.linear = self.inputs.entries(
+                Rows(like.new_zeros(len(like), self.nodes[0].tokens, self.nodes[0].width))
+            )
         if not bool(found.half.isfinite().all()):
             raise UnboundedError
         return found
