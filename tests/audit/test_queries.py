@@ -91,6 +91,17 @@ def test_what_is_of_a_sample_says_so(tmp_path, capsys):
     assert audit.Record.load(tmp_path / "a.json").columns == record.columns
 
 
+def test_drawn_rows_of_logits_alone_say_so():
+    """A model without attention: only its predictions are measured."""
+    torch.manual_seed(0)
+    record = audit.run(torch.nn.Linear(16, 10), [torch.randn(2, 20, 16)], logits=1.0, queries=4)
+    assert record.drawn
+    assert record.columns["mean"].kind == "sample"
+    assert record.columns["largest"].kind == "lower"
+    assert record.to_dict()["kinds"]["rows"]["two"] == "sample"
+    assert any("8 of 40 rows" in sentence for sentence in audit.coverage_sentences(record))
+
+
 def test_the_default_draws_only_from_long_contexts(monkeypatch):
     usual = audit.Settings()
     assert usual.queries_of(4096) == 4096

@@ -117,7 +117,10 @@ def test_a_constant_before_a_norm_layer_is_no_obstacle():
     """Nothing of what follows a constant is linear in the input."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(
-        torch.nn.Linear(4, 8), torch.nn.Softmax(dim=-1), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)
+        torch.nn.Linear(4, 8),
+        torch.nn.Softmax(dim=-1),
+        torch.nn.LayerNorm(8),
+        torch.nn.Linear(8, 2),
     ).double()
     x = torch.randn(1, 1, 4, dtype=torch.float64)
     found = tt.word_changes(net, x, {0: x[0] + 1e-9 * torch.randn(5, 4, dtype=torch.float64)})

@@ -100,13 +100,17 @@ class Record:
     @property
     def norms(self) -> tuple[float, ...]:
         """Exponents besides 1, 2 and ∞ that have upper bounds."""
-        layers = [*self.layers, *([] if self.logits is None else [self.logits])]
-        return layers[0].state.norms if layers else ()
+        return self.measured[0].state.norms if self.measured else ()
+
+    @property
+    def measured(self) -> list[LayerRecord]:
+        """Everything whose rows were measured: the layers, and the final logits."""
+        return [*self.layers, *([] if self.logits is None else [self.logits])]
 
     @property
     def drawn(self) -> bool:
         """Whether some rows were left out, so that counts and means are those of a sample."""
-        return any(layer.state.counts["skipped"].any() for layer in self.layers)
+        return any(layer.state.counts["skipped"].any() for layer in self.measured)
 
     @property
     def quick(self) -> bool:
