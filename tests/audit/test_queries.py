@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 import taut  # noqa: E402
 from taut import audit, models  # noqa: E402
 from taut._base import settings  # noqa: E402
+from taut.audit.report.curves import curves  # noqa: E402
 from tests.helpers.architectures import names, tiny  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -204,4 +205,9 @@ def test_a_first_look_says_so(capsys):
     for mine, theirs in zip(record.heads, exact.heads, strict=True):
         assert theirs["mean"] <= mine["mean"] <= 2 * theirs["mean"] * (1 + 1e-4)
     show_record(record, 3)
-    assert "A first look" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "A first look" in said
+    assert "(upper), l4 at most" in said
+    assert "(exact)" not in said
+    (against_p,) = [figure for figure in curves(record) if "exponent" in figure.title]
+    assert against_p.meaning == "All rows: upper bounds for 1, 2, 4, ∞."

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from taut._base.files import write_whole
 from taut._base.json_files import sealed
@@ -15,6 +12,7 @@ from taut._base.optional import needing
 from taut.audit.consequence.columns import RANKED_BY, is_measured
 from taut.audit.head_table import head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
+from taut.audit.package_versions import package_versions
 from taut.audit.record_checks import read_record
 from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
 from taut.audit.record_parquet import parquet_bytes
@@ -67,7 +65,7 @@ class Record:
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
     logits: LayerRecord | None = None
-    versions: dict[str, str] = field(default_factory=lambda: _versions())
+    versions: dict[str, str] = field(default_factory=package_versions)
     identity: dict[str, Any] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False, repr=False)
 
@@ -259,19 +257,3 @@ class Record:
                 line += f", {RANKED_BY} {row[RANKED_BY]:.2g} (estimate)"
             lines.append(line)
         return "\n".join(lines)
-
-
-def _versions() -> dict[str, str]:
-    import torch
-
-    import taut
-
-    found = {"taut": taut.__version__, "torch": torch.__version__, "numpy": np.__version__}
-    found["python"] = platform.python_version()
-    try:
-        import transformers
-
-        found["transformers"] = transformers.__version__
-    except ImportError:
-        pass
-    return found

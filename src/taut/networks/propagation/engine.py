@@ -85,13 +85,16 @@ class Engine:
         self._find_needed()
         for node in nodes:
             node.centre = node.value()
-            node.prepare(self)
-            if eps:
-                node.local = node.local + UNDERFLOW
-            node.sizes = node.sizes + node.local  # constants of modules hold only that far
-            for parent in node.parents:
-                parent.frozen = True
+            if bool(node.needed.any()):
+                self._prepare(node, UNDERFLOW if eps else 0.0)
             progress(node.index + 1, len(nodes))
+
+    def _prepare(self, node: Node, underflow: float) -> None:
+        node.prepare(self)
+        node.local = node.local + underflow
+        node.sizes = node.sizes + node.local  # constants of modules hold only that far
+        for parent in node.parents:
+            parent.frozen = True
 
     def _find_needed(self) -> None:
         self.nodes[-1].needed[:] = True
