@@ -350,3 +350,17 @@ def test_the_command_line(tmp_path):
     record = audit.Record.load(file)
     assert record.settings["consequence"] == 16
     assert all(row["kl_scores"] > 0 for row in record.heads)
+
+
+def test_shards_give_the_sums_of_one_run():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    data = [torch.randn(2, 9, 16) for _ in range(8)]
+    known = {"consequence": 16, "epsilons": ()}
+    shards = [audit.run(layer, data, shard=(number, 3), **known) for number in (1, 2, 3)]
+    merged = audit.merge(shards).to_dict()
+    assert merged["layers"] == audit.run(layer, data, **known).to_dict()["layers"]
+    again = audit.merge(shards[::-1]).to_dict()
+    assert again["layers"] == merged["layers"]
+    read = HeadConsequence.from_dict(merged["layers"][0]["consequence"], 4)
+    assert read.to_dict() == merged["layers"][0]["consequence"]

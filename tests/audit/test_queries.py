@@ -12,6 +12,7 @@ pytest.importorskip("transformers")
 import taut  # noqa: E402
 from taut import audit, models  # noqa: E402
 from taut._base import settings  # noqa: E402
+from taut.audit.report.curves import curves  # noqa: E402
 from tests.helpers.architectures import names, tiny  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -89,6 +90,17 @@ def test_what_is_of_a_sample_says_so(tmp_path, capsys):
     assert "mean constant in l2 (sample)" in page
     record.save(tmp_path / "a.json")
     assert audit.Record.load(tmp_path / "a.json").columns == record.columns
+
+
+def test_drawn_rows_of_logits_alone_say_so():
+    """A model without attention: only its predictions are measured."""
+    torch.manual_seed(0)
+    record = audit.run(torch.nn.Linear(16, 10), [torch.randn(2, 20, 16)], logits=1.0, queries=4)
+    assert record.drawn
+    assert record.columns["mean"].kind == "sample"
+    assert record.columns["largest"].kind == "lower"
+    assert record.to_dict()["kinds"]["rows"]["two"] == "sample"
+    assert any("8 of 40 rows" in sentence for sentence in audit.coverage_sentences(record))
 
 
 def test_the_default_draws_only_from_long_contexts(monkeypatch):
@@ -193,4 +205,9 @@ def test_a_first_look_says_so(capsys):
     for mine, theirs in zip(record.heads, exact.heads, strict=True):
         assert theirs["mean"] <= mine["mean"] <= 2 * theirs["mean"] * (1 + 1e-4)
     show_record(record, 3)
-    assert "A first look" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "A first look" in said
+    assert "(upper), l4 at most" in said
+    assert "(exact)" not in said
+    (against_p,) = [figure for figure in curves(record) if "exponent" in figure.title]
+    assert against_p.meaning == "All rows: upper bounds for 1, 2, 4, ∞."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -101,6 +102,17 @@ def test_a_time_limit_keeps_what_was_certified():
     found = tt.certified_radius(net, x[:3], time_limit=0.0)
     assert not found.finished.any()
     assert not found.radius.any()
+
+
+def test_time_may_run_out_anywhere(monkeypatch):
+    net, x = trained()
+    whole = tt.certified_radius(net, x[:1])
+    for limit in range(1, 40, 2):
+        with monkeypatch.context() as patch:
+            patch.setattr("time.monotonic", itertools.count().__next__)
+            found = tt.certified_radius(net, x[:1], time_limit=limit)
+        assert found.radius <= whole.radius
+        assert not found.finished.all() or found.radius == whole.radius
 
 
 def test_a_radius_that_is_too_large_is_refuted():

@@ -120,6 +120,46 @@ def test_half_precision_is_only_estimated():
     assert tt.propagate(net, taut.At(X.bfloat16(), 0.1)).bound.rounding == "proved"
 
 
+def test_a_constant_holds_for_inputs_that_were_rounded_before():
+    """Differences of large products: the rounding of the linear layer exceeds the radius by far."""
+    torch.manual_seed(0)
+    linear = nn.Linear(64, 3, bias=False)
+    with torch.no_grad():
+        linear.weight.mul_(1e3)
+        linear.weight[:, 32:] = -linear.weight[:, :32]
+    net = nn.Sequential(linear, nn.Softmax(dim=-1))
+    half = torch.randn(4, 32)
+    x = torch.cat((half, half * (1 + 1e-5)), dim=1)
+    found = tt.propagate(net, taut.At(x, 1e-14), executed=True)
+    value = net(x).detach().double().numpy()
+    assert (found.bound.lower <= value).all()
+    assert (value <= found.bound.upper).all()
+
+
+class Unused(nn.Module):
+    """Computes something that its output does not depend on."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.last = nn.LayerNorm(4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        self.norm(x)
+        return self.last(x)
+
+
+def test_what_nothing_depends_on_is_left_out():
+    @tt.register(Unused)
+    def rule(run, module, x):
+        run(module.norm, x, "norm")
+        return run(module.last, x, "last")
+
+    net = Unused().double()
+    found = tt.propagate(net, taut.At(X, 0.1))
+    plain = tt.propagate(net.last, taut.At(X, 0.1))
+    assert (found.bound.upper == plain.bound.upper).all()
+
+
 def test_a_time_limit_leaves_infinite_bounds():
     found = tt.propagate(NET, taut.At(X, 0.1), time_limit=0.0)
     assert np.isinf(found.bound.upper).all()

@@ -113,6 +113,20 @@ def test_bad_replacements_are_refused(call, words):
         call(model, x)
 
 
+def test_a_constant_before_a_norm_layer_is_no_obstacle():
+    """Nothing of what follows a constant is linear in the input."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(4, 8),
+        torch.nn.Softmax(dim=-1),
+        torch.nn.LayerNorm(8),
+        torch.nn.Linear(8, 2),
+    ).double()
+    x = torch.randn(1, 1, 4, dtype=torch.float64)
+    found = tt.word_changes(net, x, {0: x[0] + 1e-9 * torch.randn(5, 4, dtype=torch.float64)})
+    assert found.verdict == "proved"
+
+
 def test_a_time_limit_leaves_the_verdict_open():
     model, x, _ = case("bert classifier", batch=1)
     found = tt.word_changes(model, x, near(x, (1,), 1e-3), time_limit=0.0)

@@ -34,16 +34,16 @@ def _quick(record: Record) -> list[str]:
         return []
     return [
         "A first look: constants are bounded by twice p(1 − p), with p the largest weight of a "
-        "row. In l1 and l∞ this is the constant, up to rounding; in l2 it is at least half of it."
+        "row. In l1 and l∞ this is the constant, up to rounding; that in l2 is at least half of it."
     ]
 
 
 def _drawn(record: Record) -> list[str]:
     if not record.drawn:
         return []
-    groups = [group for layer in record.layers for group in (layer.many, layer.few)]
+    groups = [group for layer in record.measured for group in (layer.many, layer.few)]
     measured = sum(int(group.counts["rows"].sum()) for group in groups)
-    skipped = sum(int(layer.many.counts["skipped"].sum()) for layer in record.layers)
+    skipped = sum(int(layer.many.counts["skipped"].sum()) for layer in record.measured)
     share = measured / (measured + skipped)
     return [
         f"Only some queries were drawn: {measured:,} of {measured + skipped:,} rows were measured "

@@ -130,7 +130,7 @@ _TEMPERATURE = (
 )
 _CAP = "In training, taut.control.QKClip keeps the scores of a head below a limit."
 _PRUNE = "Such heads average; they can often be removed."
-_EAGER = "It runs in a kernel that cannot be read; load the model with attn_implementation='sdpa'."
+_KERNEL = "It runs in a kernel that cannot be read; load the model with attn_implementation='sdpa'."
 _HIDDEN = "taut cannot look into this operation; see 'How scores are seen' in the documentation."
 
 
@@ -164,7 +164,7 @@ def _missed(record: Record) -> list[Finding]:
     modules = "module" if len(names) == 1 else "modules"
     text = f"Attention in {len(names)} {modules} could not be seen: {', '.join(names[:5])}."
     fused = all(_is_fused_attention(operation) for _, operation in record.missed)
-    return [Finding("missed", text, _EAGER if fused else _HIDDEN, names)]
+    return [Finding("missed", text, _KERNEL if fused else _HIDDEN, names)]
 
 
 def _is_fused_attention(operation: str) -> bool:

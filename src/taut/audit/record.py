@@ -11,8 +11,8 @@ from taut._base.json_files import sealed
 from taut._base.optional import needing
 from taut.audit.consequence.columns import RANKED_BY, is_measured
 from taut.audit.head_table import head_columns, head_rows
-from taut.audit.installed_versions import installed_versions
 from taut.audit.layer_record import LayerRecord
+from taut.audit.package_versions import package_versions
 from taut.audit.record_checks import read_record
 from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
 from taut.audit.record_parquet import parquet_bytes
@@ -65,7 +65,7 @@ class Record:
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
     logits: LayerRecord | None = None
-    versions: dict[str, str] = field(default_factory=installed_versions)
+    versions: dict[str, str] = field(default_factory=package_versions)
     identity: dict[str, Any] = field(default_factory=dict)
     file: Path | None = field(default=None, compare=False, repr=False)
 
@@ -98,13 +98,17 @@ class Record:
     @property
     def norms(self) -> tuple[float, ...]:
         """Exponents besides 1, 2 and ∞ that have upper bounds."""
-        layers = [*self.layers, *([] if self.logits is None else [self.logits])]
-        return layers[0].state.norms if layers else ()
+        return self.measured[0].state.norms if self.measured else ()
+
+    @property
+    def measured(self) -> list[LayerRecord]:
+        """Everything whose rows were measured: the layers, and the final logits."""
+        return [*self.layers, *([] if self.logits is None else [self.logits])]
 
     @property
     def drawn(self) -> bool:
         """Whether some rows were left out, so that counts and means are those of a sample."""
-        return any(layer.state.counts["skipped"].any() for layer in self.layers)
+        return any(layer.state.counts["skipped"].any() for layer in self.measured)
 
     @property
     def quick(self) -> bool:

@@ -94,7 +94,7 @@ def _norms(record: Record) -> str:
     if not states:
         return ""
     exact = {what: max(state.maxima[what].max() for state in states) for what in ("one", "two")}
-    kind = "lower" if record.drawn else "exact"
+    kind = record.columns["largest"].kind
     one, two = (number_text(exact[what], kind=kind) for what in ("one", "two"))
     first = f"l1 and linf {one}, l2 {two} ({kind})"
     parts = []
@@ -110,10 +110,11 @@ def _predictions(record: Record) -> str:
     row = record.predictions
     if row is None or not row["rows"]:
         return ""
-    scale = record.settings.get("logits") or 1.0
+    scale, columns = record.settings.get("logits") or 1.0, record.columns
+    mean, largest = (columns[name].text(row[name]) for name in ("mean", "largest"))
     return (
-        f"Final logits times {scale:g}, {row['rows']} rows, exact: mean {row['mean']:.3f}, largest "
-        f"{row['largest']:.4f} (sample {row['sample']}, row {row['query']}), {row['above']:.1%} "
+        f"Final logits times {scale:g}, {row['rows']} rows, {columns['mean'].kind}: mean {mean}, "
+        f"largest {largest} (sample {row['sample']}, row {row['query']}), {row['above']:.1%} "
         f"above the threshold, largest probability {row['top']:.2f} on average. With respect to "
         f"the logits themselves: {scale:g} times as much."
     )

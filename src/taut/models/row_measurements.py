@@ -54,7 +54,8 @@ def measure_rows(
     which needs no more than the largest weight.
     """
     found = None
-    if chosen is None and not more and isinstance(rows.reader, FusedScores):
+    # In a first look constants are upper bounds, and those of the kernel are rounded to nearest.
+    if chosen is None and not more and not quick and isinstance(rows.reader, FusedScores):
         found = _by_gpu_kernel(rows.reader, norms)
     if found is None:
         picked = None if chosen is None else rows.in_model(chosen)

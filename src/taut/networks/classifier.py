@@ -194,7 +194,10 @@ class _Search:
             low = value + lower_bounds(engine, Rows(rows), 0)
             if self.optimise and not bool((low > 0).all()):
                 low = value + lower_bounds(engine, Rows(rows), self.optimise, self.slopes)
-        except (UnboundedError, OutOfTimeError):
+        except UnboundedError:
+            return -math.inf
+        except OutOfTimeError:
+            self.late = True
             return -math.inf
         return float(low.min())
 
@@ -208,7 +211,13 @@ class _Search:
         if found is None:
             return 1.0
         engine, rows = found
-        slopes = engine.carry([(engine.nodes[-1], Rows(rows))]).reach / NEAR
+        try:
+            slopes = engine.carry([(engine.nodes[-1], Rows(rows))]).reach / NEAR
+        except UnboundedError:
+            return 1.0
+        except OutOfTimeError:
+            self.late = True
+            return 1.0
         smallest = float(torch.where(slopes > 0, ahead / slopes, torch.inf).min())
         return max(smallest, 0.0) if smallest < math.inf else 1.0
 

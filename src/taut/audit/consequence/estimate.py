@@ -47,7 +47,7 @@ def add_consequence(
         mine = found.get((layer.path, layer.call))
         if mine is None:
             mine = HeadConsequence(layer.state.heads, unseen.get(layer.path, _ABSENT))
-        elif mine is not None and mine.heads != layer.state.heads:
+        elif mine.heads != layer.state.heads:
             told = f"it has {mine.heads} heads with gradients, and {layer.state.heads} without"
             mine = HeadConsequence(layer.state.heads, told)
         layer.consequence = mine

@@ -13,6 +13,7 @@ import numpy as np
 
 from taut.audit.consequence.noise import KINDS, NOISE
 from taut.audit.record_checks import count, finite, integers, numbers, part
+from taut.audit.statistics.exact_sum import check_rests, exact_sum
 
 Array = np.ndarray[Any, np.dtype[Any]]
 SUMS = ("kl", "tokens", "kl_kl", "kl_tokens", "tokens_tokens")
@@ -32,6 +33,8 @@ class HeadConsequence:
     sums
         Sums over samples of the predicted KL divergence, the number of predictions, and the
         products of both.
+    rests
+        What rounding left out of each sum, see :func:`exact_sum`.
     reason
         Why something could not be measured.
     """
@@ -42,6 +45,7 @@ class HeadConsequence:
         self.samples: Array = np.zeros(shape, dtype=np.int64)
         self.broken: Array = np.zeros(shape, dtype=np.int64)
         self.sums: dict[str, Array] = {name: np.zeros(shape) for name in SUMS}
+        self.rests: dict[str, list[Array]] = {name: [] for name in SUMS}
 
     def add(self, kl: Array, tokens: int) -> None:
         """Add a sample: KL divergences (kinds, heads), NaN where a kind could not be measured.
@@ -54,7 +58,11 @@ class HeadConsequence:
         self.broken += broken
         products = (size, tokens, size * size, size * tokens, tokens * tokens)
         for name, value in zip(SUMS, products, strict=True):
-            self.sums[name] += known * value
+            self._plus(name, known * value)
+
+    def _plus(self, name: str, *terms: Array) -> None:
+        known = (self.sums[name], *self.rests[name])
+        self.sums[name], self.rests[name] = exact_sum([*known, *terms])
 
     def mean(self, kind: str) -> Array:
         """KL divergence per prediction of every head; NaN if no sample counts."""
@@ -84,7 +92,8 @@ class HeadConsequence:
         """Add what another process has seen."""
         self.fits(other)
         self.samples, self.broken = self.samples + other.samples, self.broken + other.broken
-        self.sums = {name: value + other.sums[name] for name, value in self.sums.items()}
+        for name in SUMS:
+            self._plus(name, other.sums[name], *other.rests[name])
         self.reason = max(self.reason, other.reason)  # the same in whichever order they come
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,6 +105,7 @@ class HeadConsequence:
             "samples": self.samples.tolist(),
             "broken": self.broken.tolist(),
             "sums": {n: finite(np.where(there, v, np.nan)) for n, v in self.sums.items()},
+            "rests": {n: [finite(v) for v in rests] for n, rests in self.rests.items()},
             "reason": self.reason,
         }
 
@@ -109,11 +119,14 @@ class HeadConsequence:
             raise ValueError(f"{what} is of noise of another size")
         found = cls(heads, part(data, "reason", str, what))
         shape, given = found.samples.shape, part(data, "sums", dict, what)
+        rests = part(data, "rests", dict, what)
         found.samples = integers(data.get("samples"), shape, f"'samples' of {what}")
         found.broken = integers(data.get("broken"), shape, f"'broken' of {what}")
         for name in SUMS:
             value = numbers(given.get(name), shape, f"{name!r} of {what}", missing=0.0)
             if (value < 0).any():
                 raise ValueError(f"{name!r} of {what} is negative")
-            found.sums[name] = value
+            found.sums[name], label = value, f"{name!r} of 'rests' of {what}"
+            found.rests[name] = [numbers(r, shape, label) for r in part(rests, name, list, what)]
+            check_rests(value, found.rests[name], f"{name!r} of {what}")
         return found

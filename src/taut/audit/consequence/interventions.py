@@ -157,9 +157,21 @@ class _CleanPass:
                 before = here.isdigit() and int(index) < int(here)
                 if before and _in_turn(self.ended, path, f"{series}.{here}"):
                     block = self.plain.get_submodule(path)
-                    stack.callback(block.__dict__.pop, "forward", None)
-                    block.forward = _giving(output)
+                    stack.enter_context(_replaced(block, _giving(output)))
             yield
+
+
+@contextmanager
+def _replaced(block: nn.Module, forward: Any) -> Iterator[None]:
+    """Let a block run another function. What was set on the block itself, as by hooks, returns."""
+    own = block.__dict__.get("forward")
+    block.forward = forward
+    try:
+        yield
+    finally:
+        del block.forward
+        if own is not None:
+            block.forward = own
 
 
 def _in_turn(ended: dict[str, Any], path: str, target: str) -> bool:

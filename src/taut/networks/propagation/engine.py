@@ -85,12 +85,16 @@ class Engine:
         self._find_needed()
         for node in nodes:
             node.centre = node.value()
-            node.prepare(self)
-            if eps:
-                node.local = node.local + UNDERFLOW
-            for parent in node.parents:
-                parent.frozen = True
+            if bool(node.needed.any()):
+                self._prepare(node, UNDERFLOW if eps else 0.0)
             progress(node.index + 1, len(nodes))
+
+    def _prepare(self, node: Node, underflow: float) -> None:
+        node.prepare(self)
+        node.local = node.local + underflow
+        node.sizes = node.sizes + node.local  # constants of modules hold only that far
+        for parent in node.parents:
+            parent.frozen = True
 
     def _find_needed(self) -> None:
         self.nodes[-1].needed[:] = True
@@ -140,8 +144,9 @@ class Engine:
         if not keep:
             found.linear = None
         elif found.linear is None:
-            empty = like.new_zeros(len(like), int(self.inputs.moving.sum()) * self.nodes[0].width)
-            found.linear = InputRows(empty, None)
+            found.linear = self.inputs.entries(
+                Rows(like.new_zeros(len(like), self.nodes[0].tokens, self.nodes[0].width))
+            )
         if not bool(found.half.isfinite().all()):
             raise UnboundedError
         return found

@@ -64,7 +64,7 @@ class Node:
     box
         How far each entry can be from the centre, (tokens, width), where it was found.
     sizes
-        How far each token can be from the centre in l2.
+        How far each token can be from the centre in l2, with the rounding of all operations so far.
     local
         What rounding of this operation alone adds to each token, in l2.
     signed
@@ -138,10 +138,11 @@ class Node:
         # both sums are rounded
         slack = 4 * EPS * (self.centre.abs() + moved.abs())
         self.box = radius + slack
-        self.local = self.local + slack.norm(dim=-1) * (1 + 1e-12)
+        lost = slack.norm(dim=-1) * (1 + 1e-12)
+        self.local = self.local + lost
         self.centre = moved
         self.sizes = torch.minimum(
-            self.sizes + middle.norm(dim=-1) * (1 + 1e-9), box_size(self.box)
+            self.sizes + middle.norm(dim=-1) * (1 + 1e-9) + lost, box_size(self.box)
         )
 
     def _no_region(self) -> NoReturn:

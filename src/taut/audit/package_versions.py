@@ -1,15 +1,16 @@
-"""Versions of the packages that the numbers of a record depend on."""
+"""Versions of the packages that the numbers of an audit depend on."""
 
 from __future__ import annotations
 
 import platform
 
 import numpy as np
-import torch
 
 
-def installed_versions() -> dict[str, str]:
-    """Versions of taut and of what it computes with."""
+def package_versions() -> dict[str, str]:
+    """The versions of taut, PyTorch, NumPy, Python and, where it is installed, transformers."""
+    import torch
+
     import taut
 
     found = {"taut": taut.__version__, "torch": torch.__version__, "numpy": np.__version__}
