@@ -61,6 +61,36 @@ def test_padding_is_not_drawn():
         assert (row["rows"], row["few"], row["skipped"], row["hidden"]) == (6, 4, 6, 8)
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_the_draw_does_not_depend_on_how_long_other_samples_are(left):
+    """A sample alone, and padded to the length of another one: the same rows are drawn."""
+    model, _ = tiny("gpt2")
+    ids, mask = batch(2, 14), torch.ones(2, 14, dtype=torch.long)
+    own = slice(4, None) if left else slice(10)
+    mask[1] = 0
+    mask[1, own] = 1
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": places}
+    together = audit.run(model, [inputs], queries=4, epsilons=[])
+    alone = audit.Auditor(model, queries=4, epsilons=[])
+    alone.add({name: value[:1] for name, value in inputs.items()})
+    alone.add({name: value[1:, own] for name, value in inputs.items()})
+    for mine, theirs in zip(alone.record.heads, together.heads, strict=True):
+        assert (mine["rows"], mine["few"]) == (theirs["rows"], theirs["few"])
+        for key in ("mean", "entropy", "mean_few"):
+            assert mine[key] == pytest.approx(theirs[key], rel=1e-4)
+
+
+def test_samples_that_are_short_enough_are_measured_whole_beside_long_ones(monkeypatch):
+    monkeypatch.setattr(settings, "ALL_QUERIES", 10)
+    monkeypatch.setattr(settings, "DRAWN_QUERIES", 3)
+    model, _ = tiny("bert")
+    mask = torch.ones(2, 14, dtype=torch.long)
+    mask[1, 10:] = 0
+    record = audit.run(model, [{"input_ids": batch(2, 14), "attention_mask": mask}], epsilons=[])
+    assert {(row["rows"], row["skipped"]) for row in record.heads} == {(13, 11)}
+
+
 def test_what_is_of_a_sample_says_so(tmp_path, capsys):
     from taut.cli.record_table import show_record
 
