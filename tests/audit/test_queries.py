@@ -224,3 +224,74 @@ def test_a_first_look_says_so(capsys):
         assert theirs["mean"] <= mine["mean"] <= 2 * theirs["mean"] * (1 + 1e-4)
     show_record(record, 3)
     assert "A first look" in capsys.readouterr().out
+
+
+def test_a_first_look_says_so_batch_by_batch():
+    """Bounds are never kept under the name of constants, and never mixed with them."""
+    model, inputs = tiny("gpt2")
+    auditor = audit.Auditor(model, quick=True, epsilons=[])
+    auditor.add(inputs)
+    assert auditor.record.quick
+    assert auditor.record.columns["mean"].kind == "upper"
+    exact = audit.Auditor(model, epsilons=[])
+    exact.add(inputs, first=2)
+    assert exact.record.columns["mean"].kind == "exact"
+    for mine, theirs in ((exact.record, auditor.record), (auditor.record, exact.record)):
+        with pytest.raises(ValueError, match="first look"):
+            mine.merge(theirs)
+    with pytest.raises(ValueError, match="first look"):
+        audit.Auditor(model, exact.record, quick=True)
+
+
+def test_final_logits_of_a_sample_or_a_first_look_are_not_called_exact(capsys):
+    from taut.cli.record_table import show_record
+
+    model, _ = tiny("gpt2")
+    inputs = {"input_ids": batch()}
+    wanted = {"exact": {}, "upper": {"quick": True}, "sample": {"queries": 4}}
+    for kind, options in wanted.items():
+        show_record(audit.run(model, [inputs], logits=1.0, epsilons=[], **options), 3)
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "rows: mean" in printed
+        assert f"({kind})" in printed.partition("Final logits")[2].partition("With respect")[0]
+
+
+def test_draws_of_the_final_logits_alone_are_told():
+    """A model that gives more predictions than it has queries."""
+
+    class Spread(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            y = self.attention(x, x, x, need_weights=False)[0]
+            return y.repeat_interleave(3, dim=1)
+
+    record = audit.run(Spread().eval(), [torch.randn(2, 9, 8)], queries=10, logits=1.0, epsilons=[])
+    assert record.predictions["skipped"] == 34
+    assert record.drawn
+    assert record.columns["largest"].kind == "lower"
+
+
+def test_a_first_look_is_called_exact_nowhere(tmp_path, capsys):
+    from taut.cli.comparison_table import show_comparison
+    from taut.cli.record_table import show_record
+
+    model, _ = tiny("gpt2")
+    record = audit.run(model, [{"input_ids": batch()}], quick=True, epsilons=[])
+    show_record(record, 3)
+    printed = " ".join(capsys.readouterr().out.split())
+    (largest,) = [part for part in printed.split("Largest of ")[1:] if "l1 and linf" in part]
+    assert largest.startswith("all rows with at least 8 keys: l1 and linf")
+    assert "exact" not in largest.partition(", l4")[0]
+    record.save(tmp_path / "a.json")
+    show_comparison([tmp_path / "a.json"] * 2, 3, as_json=False)
+    printed = capsys.readouterr().out
+    assert "exact" not in printed
+    assert "(upper)" in printed
+    audit.write_report(record, tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert "constant in l2 (exact)" not in page
+    assert "by their exact constant" not in page
+    assert "exact for 1, 2" not in page

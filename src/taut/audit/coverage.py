@@ -15,6 +15,20 @@ def coverage_sentences(record: Record) -> list[str]:
     return [*_quick(record), *_drawn(record), *_few(record), *_read(record)]
 
 
+def shown_rows(record: Record) -> str:
+    """The rows whose numbers are shown, in a few words.
+
+    Examples
+    --------
+    >>> from taut.audit import Record
+    >>> shown_rows(Record({}, {}, {}))
+    'all rows'
+    """
+    rows = "the rows drawn" if record.drawn else "all rows"
+    apart = any(x.few.counts["rows"].any() and x.state is x.many for x in record.layers)
+    return f"{rows} with at least {FEW_KEYS} keys" if apart else rows
+
+
 def _few(record: Record) -> list[str]:
     few = sum(int(layer.few.counts["rows"].sum()) for layer in record.layers)
     if not few:
@@ -41,9 +55,10 @@ def _quick(record: Record) -> list[str]:
 def _drawn(record: Record) -> list[str]:
     if not record.drawn:
         return []
-    groups = [group for layer in record.layers for group in (layer.many, layer.few)]
+    layers = [layer for layer in (*record.layers, record.logits) if layer is not None]
+    groups = [group for layer in layers for group in (layer.many, layer.few)]
     measured = sum(int(group.counts["rows"].sum()) for group in groups)
-    skipped = sum(int(layer.many.counts["skipped"].sum()) for layer in record.layers)
+    skipped = sum(int(layer.many.counts["skipped"].sum()) for layer in layers)
     share = measured / (measured + skipped)
     return [
         f"Only some queries were drawn: {measured:,} of {measured + skipped:,} rows were measured "

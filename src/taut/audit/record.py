@@ -106,7 +106,8 @@ class Record:
     @property
     def drawn(self) -> bool:
         """Whether some rows were left out, so that counts and means are those of a sample."""
-        return any(layer.state.counts["skipped"].any() for layer in self.layers)
+        layers = [layer for layer in (*self.layers, self.logits) if layer is not None]
+        return any(layer.state.counts["skipped"].any() for layer in layers)
 
     @property
     def quick(self) -> bool:
@@ -183,6 +184,8 @@ class Record:
 
     def _fits(self, other: Record) -> None:
         """Raise an error if another record cannot be merged."""
+        if self.seen and other.seen and self.quick != other.quick:
+            raise ValueError("cannot merge exact constants with the bounds of a first look")
         known = {layer.name: layer for layer in (*self.layers, self.logits) if layer is not None}
         for theirs in (*other.layers, other.logits):
             mine = None if theirs is None else known.get(theirs.name)

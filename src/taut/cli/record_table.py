@@ -16,6 +16,7 @@ from taut.audit import (
     findings,
     layer_pattern,
     short_layer_names,
+    shown_rows,
 )
 from taut.models import constant_key
 
@@ -93,16 +94,15 @@ def _norms(record: Record) -> str:
     states = [layer.state for layer in record.layers if layer.state.counts["rows"].any()]
     if not states:
         return ""
-    exact = {what: max(state.maxima[what].max() for state in states) for what in ("one", "two")}
-    kind = "lower" if record.drawn else "exact"
-    one, two = (number_text(exact[what], kind=kind) for what in ("one", "two"))
+    found = {what: max(state.maxima[what].max() for state in states) for what in ("one", "two")}
+    kind = record.columns["largest"].kind
+    one, two = (number_text(found[what], kind=kind) for what in ("one", "two"))
     first = f"l1 and linf {one}, l2 {two} ({kind})"
     parts = []
     for p in states[0].norms:
         most = max(state.maxima[constant_key(p)].max() for state in states)
         parts.append(f"l{p:g} at most {number_text(most, kind='upper')} (upper)")
-    rows = "the rows drawn" if record.drawn else "all rows"
-    return f"Largest of {rows}: {', '.join([first, *parts])}."
+    return f"Largest of {shown_rows(record)}: {', '.join([first, *parts])}."
 
 
 def _predictions(record: Record) -> str:
@@ -111,9 +111,13 @@ def _predictions(record: Record) -> str:
     if row is None or not row["rows"]:
         return ""
     scale = record.settings.get("logits") or 1.0
+    mean, largest = (
+        f"{record.columns[name].text(row[name])} ({record.columns[name].kind})"
+        for name in ("mean", "largest")
+    )
     return (
-        f"Final logits times {scale:g}, {row['rows']} rows, exact: mean {row['mean']:.3f}, largest "
-        f"{row['largest']:.4f} (sample {row['sample']}, row {row['query']}), {row['above']:.1%} "
+        f"Final logits times {scale:g}, {row['rows']} rows: mean {mean}, largest {largest} "
+        f"in sample {row['sample']}, row {row['query']}, {row['above']:.1%} "
         f"above the threshold, largest probability {row['top']:.2f} on average. With respect to "
         f"the logits themselves: {scale:g} times as much."
     )

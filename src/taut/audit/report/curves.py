@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from taut._base.checks import exponent_name
 from taut._base.number_text import number_text
+from taut.audit.coverage import shown_rows
 from taut.audit.report.figures import Figure
 from taut.audit.report.svg_lines import draw_lines
 from taut.audit.report.tables import ReportTable
@@ -54,10 +55,10 @@ def _against_norms(record: Record, norms: Sequence[float], grids: Sequence[Grid]
     states = [layer.state for layer in record.layers if layer.state.counts["rows"].any()]
     total = sum(int(state.counts["rows"].sum()) for state in states)
     keys = [constant_key(p) for p in norms]
-    kinds: list[str] = [states[0].numbers[key].kind for key in keys]
+    kinds: list[str] = ["upper" if record.quick else states[0].numbers[key].kind for key in keys]
     largest = [max(s.maxima[key].max() for s in states) for key in keys]
     mean = [sum(s.sums[key].sum() for s in states) / total for key in keys]
-    rows = "the rows drawn" if record.drawn else "all rows"
+    rows = shown_rows(record)
     found = [
         RatedCurve(f"largest of {rows}", largest, kinds),
         RatedCurve(f"mean of {rows}", mean, kinds),
@@ -67,9 +68,10 @@ def _against_norms(record: Record, norms: Sequence[float], grids: Sequence[Grid]
             name = f"{what} directions, sampled rows, step {grids[0].epsilons[0]:g} (lower)"
             most = [max(getattr(g, what)[0, g.norms.index(p)] for g in grids) for p in norms]
             found.append(RatedCurve(name, most, [GRID_KINDS[what]] * len(norms)))
-    exact = f"{rows.capitalize()}: exact for 1, 2 and ∞"
     others = [exponent_name(p) for p, kind in zip(norms, kinds, strict=True) if kind == "upper"]
-    meaning = f"{exact}; upper bounds for {', '.join(others)}." if others else f"{exact}."
+    told = [] if record.quick else ["exact for 1, 2 and ∞"]
+    told += [f"upper bounds for {', '.join(others)}"] if others else []
+    meaning = f"{rows.capitalize()}: {'; '.join(told)}."
     places = [exponent_name(p) for p in norms]
     return _figure("Constants against the exponent p", meaning, "p", places, found)
 
