@@ -210,6 +210,21 @@ def test_a_first_look_is_above_the_constants_and_close(seed):
         np.testing.assert_array_equal(quick.values[name], exact.values[name])
 
 
+@pytest.mark.parametrize("top", [3e8, 6e8, 1e9, -8950.0])
+@pytest.mark.parametrize("gap", [48, 64, 79.9, 80, 80.1])
+def test_a_first_look_is_above_the_constants_of_extreme_scores(top, gap):
+    """Where a number of 80 less is rounded, or is taken for a mask."""
+    scores = torch.full((1, 12), top - gap, dtype=torch.float32)
+    scores[0, 3] = top
+    rows = models.AttentionRows(
+        models.WrittenScores(scores), (1, 1, 1), np.zeros(1, dtype=int), np.zeros((1, 1, 1), int)
+    )
+    quick = models.measure_rows(rows, quick=True)
+    one, two = taut.local_lipschitz(scores.double(), p=(1, 2))
+    assert quick.values["one"].item() >= one.upper.item() > 0
+    assert quick.values["two"].item() >= two.upper.item() > 0
+
+
 def test_a_first_look_says_so(capsys):
     from taut.cli.record_table import show_record
 
