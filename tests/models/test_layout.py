@@ -183,7 +183,8 @@ def test_padding_of_text_is_none_of_images(images):
         "attention_mask": mask,
         "pixel_values": torch.randn(images, 3, 32, 32),
     }
-    rows = {row["layer"].split(".")[0]: row["rows"] for row in audit.run(model, [inputs]).heads}
+    heads = audit.run(model, [inputs]).heads
+    rows = {row["layer"].split(".")[0]: row["rows"] + row["few"] for row in heads}
     assert rows == {"text_model": 17 + 5, "vision_model": 17 * images}
 
 
