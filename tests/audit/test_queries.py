@@ -62,6 +62,36 @@ def test_padding_is_not_drawn():
         assert (row["rows"], row["few"], row["skipped"], row["hidden"]) == (6, 4, 6, 8)
 
 
+@pytest.mark.parametrize("left", [False, True])
+def test_the_draw_does_not_depend_on_how_long_other_samples_are(left):
+    """A sample alone, and padded to the length of another one: the same rows are drawn."""
+    model, _ = tiny("gpt2")
+    ids, mask = batch(2, 14), torch.ones(2, 14, dtype=torch.long)
+    own = slice(4, None) if left else slice(10)
+    mask[1] = 0
+    mask[1, own] = 1
+    places = (mask.cumsum(1) - 1).clamp(min=0)
+    inputs = {"input_ids": ids, "attention_mask": mask, "position_ids": places}
+    together = audit.run(model, [inputs], queries=4, epsilons=[])
+    alone = audit.Auditor(model, queries=4, epsilons=[])
+    alone.add({name: value[:1] for name, value in inputs.items()})
+    alone.add({name: value[1:, own] for name, value in inputs.items()})
+    for mine, theirs in zip(alone.record.heads, together.heads, strict=True):
+        assert (mine["rows"], mine["few"]) == (theirs["rows"], theirs["few"])
+        for key in ("mean", "entropy", "mean_few"):
+            assert mine[key] == pytest.approx(theirs[key], rel=1e-4)
+
+
+def test_samples_that_are_short_enough_are_measured_whole_beside_long_ones(monkeypatch):
+    monkeypatch.setattr(settings, "ALL_QUERIES", 10)
+    monkeypatch.setattr(settings, "DRAWN_QUERIES", 3)
+    model, _ = tiny("bert")
+    mask = torch.ones(2, 14, dtype=torch.long)
+    mask[1, 10:] = 0
+    record = audit.run(model, [{"input_ids": batch(2, 14), "attention_mask": mask}], epsilons=[])
+    assert {(row["rows"], row["skipped"]) for row in record.heads} == {(13, 11)}
+
+
 def test_what_is_of_a_sample_says_so(tmp_path, capsys):
     from taut.cli.record_table import show_record
 
@@ -192,6 +222,21 @@ def test_a_first_look_is_above_the_constants_and_close(seed):
         np.testing.assert_array_equal(quick.values[name], exact.values[name])
 
 
+@pytest.mark.parametrize("top", [3e8, 6e8, 1e9, -8950.0])
+@pytest.mark.parametrize("gap", [48, 64, 79.9, 80, 80.1])
+def test_a_first_look_is_above_the_constants_of_extreme_scores(top, gap):
+    """Where a number of 80 less is rounded, or is taken for a mask."""
+    scores = torch.full((1, 12), top - gap, dtype=torch.float32)
+    scores[0, 3] = top
+    rows = models.AttentionRows(
+        models.WrittenScores(scores), (1, 1, 1), np.zeros(1, dtype=int), np.zeros((1, 1, 1), int)
+    )
+    quick = models.measure_rows(rows, quick=True)
+    one, two = taut.local_lipschitz(scores.double(), p=(1, 2))
+    assert quick.values["one"].item() >= one.upper.item() > 0
+    assert quick.values["two"].item() >= two.upper.item() > 0
+
+
 def test_a_first_look_says_so(capsys):
     from taut.cli.record_table import show_record
 
@@ -211,3 +256,74 @@ def test_a_first_look_says_so(capsys):
     assert "(exact)" not in said
     (against_p,) = [figure for figure in curves(record) if "exponent" in figure.title]
     assert against_p.meaning == "All rows: upper bounds for 1, 2, 4, ∞."
+
+
+def test_a_first_look_says_so_batch_by_batch():
+    """Bounds are never kept under the name of constants, and never mixed with them."""
+    model, inputs = tiny("gpt2")
+    auditor = audit.Auditor(model, quick=True, epsilons=[])
+    auditor.add(inputs)
+    assert auditor.record.quick
+    assert auditor.record.columns["mean"].kind == "upper"
+    exact = audit.Auditor(model, epsilons=[])
+    exact.add(inputs, first=2)
+    assert exact.record.columns["mean"].kind == "exact"
+    for mine, theirs in ((exact.record, auditor.record), (auditor.record, exact.record)):
+        with pytest.raises(ValueError, match="first look"):
+            mine.merge(theirs)
+    with pytest.raises(ValueError, match="first look"):
+        audit.Auditor(model, exact.record, quick=True)
+
+
+def test_final_logits_of_a_sample_or_a_first_look_are_not_called_exact(capsys):
+    from taut.cli.record_table import show_record
+
+    model, _ = tiny("gpt2")
+    inputs = {"input_ids": batch()}
+    wanted = {"exact": {}, "upper": {"quick": True}, "sample": {"queries": 4}}
+    for kind, options in wanted.items():
+        show_record(audit.run(model, [inputs], logits=1.0, epsilons=[], **options), 3)
+        printed = " ".join(capsys.readouterr().out.split())
+        assert "rows: mean" in printed
+        assert f"({kind})" in printed.partition("Final logits")[2].partition("With respect")[0]
+
+
+def test_draws_of_the_final_logits_alone_are_told():
+    """A model that gives more predictions than it has queries."""
+
+    class Spread(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            y = self.attention(x, x, x, need_weights=False)[0]
+            return y.repeat_interleave(3, dim=1)
+
+    record = audit.run(Spread().eval(), [torch.randn(2, 9, 8)], queries=10, logits=1.0, epsilons=[])
+    assert record.predictions["skipped"] == 34
+    assert record.drawn
+    assert record.columns["largest"].kind == "lower"
+
+
+def test_a_first_look_is_called_exact_nowhere(tmp_path, capsys):
+    from taut.cli.comparison_table import show_comparison
+    from taut.cli.record_table import show_record
+
+    model, _ = tiny("gpt2")
+    record = audit.run(model, [{"input_ids": batch()}], quick=True, epsilons=[])
+    show_record(record, 3)
+    printed = " ".join(capsys.readouterr().out.split())
+    (largest,) = [part for part in printed.split("Largest of ")[1:] if "l1 and linf" in part]
+    assert largest.startswith("all rows with at least 8 keys: l1 and linf")
+    assert "exact" not in largest.partition(", l4")[0]
+    record.save(tmp_path / "a.json")
+    show_comparison([tmp_path / "a.json"] * 2, 3, as_json=False)
+    printed = capsys.readouterr().out
+    assert "exact" not in printed
+    assert "(upper)" in printed
+    audit.write_report(record, tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert "constant in l2 (exact)" not in page
+    assert "by their exact constant" not in page
+    assert "exact for 1, 2" not in page

@@ -195,6 +195,40 @@ def test_grouped_heads_of_fused_attention(mode):
     assert torch.allclose(rows.scores, scores, atol=1e-5)
 
 
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+@pytest.mark.parametrize("fused", [True, False])
+def test_learned_queries_of_heads_that_share_their_keys(key_heads, fused):
+    """Nothing but the queries tells such heads apart, and those come from no sample."""
+
+    class Pooling(torch.nn.Module):
+        num_heads = 4
+
+        def __init__(self):
+            super().__init__()
+            self.query = torch.nn.Parameter(torch.randn(1, 4, 5, 8))
+            self.key = torch.nn.Linear(16, 8 * key_heads)
+
+        def forward(self, x):
+            k = self.key(x).unflatten(-1, (key_heads, 8)).transpose(1, 2)
+            q = self.query.expand(len(x), -1, -1, -1)
+            if fused:
+                return functional.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+            k = k.repeat_interleave(4 // key_heads, dim=1)
+            return (q @ k.mT / math.sqrt(8)).softmax(-1) @ k
+
+    torch.manual_seed(0)
+    model, x = Pooling(), torch.randn(3, 9, 16)
+    record = audit.run(model, [x], epsilons=[])
+    assert [layer.fused for layer in record.layers] == [fused]
+    assert [row["rows"] for row in record.heads] == [15] * 4
+    with torch.no_grad():
+        k = model.key(x).unflatten(-1, (key_heads, 8)).transpose(1, 2)
+        k = k.repeat_interleave(4 // key_heads, dim=1)
+        top = (model.query @ k.mT / math.sqrt(8)).softmax(-1).amax(-1)
+    wanted = top.mean(dim=(0, 2)).tolist()
+    assert [row["top"] for row in record.heads] == pytest.approx(wanted, rel=1e-5)
+
+
 def test_what_comes_after_fused_attention_is_followed():
     """Its output has the tokens of the queries and the features of the values."""
 

@@ -16,7 +16,7 @@ from taut.audit.auditor import Auditor
 from taut.audit.compare import ComparedHead, compare, record_differences
 from taut.audit.consequence.interventions import interventions
 from taut.audit.consequence.sentence import consequence_sentence
-from taut.audit.coverage import coverage_sentences
+from taut.audit.coverage import coverage_sentences, shown_rows
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
 from taut.audit.layer_record import LayerRecord
@@ -60,5 +60,6 @@ __all__ = [
     "run",
     "save_picture",
     "short_layer_names",
+    "shown_rows",
     "write_report",
 ]

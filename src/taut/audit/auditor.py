@@ -79,6 +79,13 @@ class Auditor:
         self.model = model
         self.settings = replace(settings or AuditSettings(), **options)
         self.record = record or fresh_record(model, name)
+        if not self.record.seen:  # the labels of its numbers depend on them
+            self.record.settings = self.record.settings or self.settings.to_dict()
+        if self.record.quick != self.settings.quick:
+            raise ValueError(
+                "the record holds exact constants or the bounds of a first look, and the settings "
+                "ask for the other: pass the same quick="
+            )
         self._modules = dict(getattr(model, "_orig_mod", model).named_modules())
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
@@ -102,7 +109,9 @@ class Auditor:
             raise ValueError(f"samples {said(twice)} are in the record already")
         self._samples = np.arange(start, start + size)
         self._spoken = {}
-        self._batch, self._picked = Record({}, {}, {}, complete=self.record.complete), []
+        complete = self.record.complete
+        self._batch = Record({}, {}, dict(self.record.settings), complete=complete)
+        self._picked = []
         plain = getattr(self.model, "_orig_mod", self.model)
         with torch.no_grad(), capture(self.model, self._visit) as watch:
             self._inputs = watch.inputs

@@ -15,6 +15,20 @@ def coverage_sentences(record: Record) -> list[str]:
     return [*_quick(record), *_drawn(record), *_few(record), *_read(record)]
 
 
+def shown_rows(record: Record) -> str:
+    """The rows whose numbers are shown, in a few words.
+
+    Examples
+    --------
+    >>> from taut.audit import Record
+    >>> shown_rows(Record({}, {}, {}))
+    'all rows'
+    """
+    rows = "the rows drawn" if record.drawn else "all rows"
+    apart = any(x.few.counts["rows"].any() and x.state is x.many for x in record.layers)
+    return f"{rows} with at least {FEW_KEYS} keys" if apart else rows
+
+
 def _few(record: Record) -> list[str]:
     few = sum(int(layer.few.counts["rows"].sum()) for layer in record.layers)
     if not few:

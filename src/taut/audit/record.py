@@ -122,11 +122,7 @@ class Record:
 
     @property
     def ranked(self) -> list[dict[str, Any]]:
-        """The heads in the order of :attr:`ranking`.
-
-        Heads whose consequence was estimated come first, by it; then all others, by the mean of
-        their constants in l2.
-        """
+        """The heads in the order of :attr:`ranking`: by consequence, then by mean l2 constant."""
 
         def place(row: dict[str, Any]) -> tuple[bool, float]:
             if is_measured(row):
@@ -185,6 +181,8 @@ class Record:
 
     def _fits(self, other: Record) -> None:
         """Raise an error if another record cannot be merged."""
+        if self.seen and other.seen and self.quick != other.quick:
+            raise ValueError("cannot merge exact constants with the bounds of a first look")
         known = {layer.name: layer for layer in (*self.layers, self.logits) if layer is not None}
         for theirs in (*other.layers, other.logits):
             mine = None if theirs is None else known.get(theirs.name)

@@ -30,10 +30,13 @@ def show_comparison(files: Sequence[Path], lines: int, *, as_json: bool) -> None
         rows = [row for row in record.heads if row["rows"]]
         mean = sum(row["mean"] for row in rows) / max(len(rows), 1)
         name = record.model.get("name", "model")
-        say(f"{number}. {file}: {name}, mean constant {mean:.4f} (exact) over {len(rows)} heads")
+        kind = record.columns["mean"].kind
+        say(f"{number}. {file}: {name}, mean constant {mean:.4f} ({kind}) over {len(rows)} heads")
     for sentence in differ:
         say(f"- {sentence}")
-    _table(heads, [file.stem for file in files], lines)
+    kinds = [record.columns["mean"].kind for record in records]
+    columns = [f"{file.stem} ({kind})" for file, kind in zip(files, kinds, strict=True)]
+    _table(heads, columns, lines)
     lost = sum(None in head.means for head in heads)
     if heads and lost == len(heads):
         say("There is nothing to compare: no head is in every record.")
@@ -49,7 +52,7 @@ def _table(heads: list[ComparedHead], columns: list[str], lines: int) -> None:
     names = dict(zip(full, short_layer_names(full), strict=True))
     if layer_pattern(full):
         say(f"Layers are {layer_pattern(full)}")
-    table = Table("layer", "head", title="Mean constants in l2 (exact), largest change first")
+    table = Table("layer", "head", title="Mean constants in l2, largest change first")
     for column in cells(*columns):
         table.add_column(column, justify="right")
     table.add_column("change", justify="right")

@@ -16,6 +16,7 @@ from taut.audit import (
     findings,
     layer_pattern,
     short_layer_names,
+    shown_rows,
 )
 from taut.models import constant_key
 
@@ -101,8 +102,7 @@ def _norms(record: Record) -> str:
     for p in states[0].norms:
         most = max(state.maxima[constant_key(p)].max() for state in states)
         parts.append(f"l{p:g} at most {number_text(most, kind='upper')} (upper)")
-    rows = "the rows drawn" if record.drawn else "all rows"
-    return f"Largest of {rows}: {', '.join([first, *parts])}."
+    return f"Largest of {shown_rows(record)}: {', '.join([first, *parts])}."
 
 
 def _predictions(record: Record) -> str:
@@ -110,11 +110,14 @@ def _predictions(record: Record) -> str:
     row = record.predictions
     if row is None or not row["rows"]:
         return ""
-    scale, columns = record.settings.get("logits") or 1.0, record.columns
-    mean, largest = (columns[name].text(row[name]) for name in ("mean", "largest"))
+    scale = record.settings.get("logits") or 1.0
+    mean, largest = (
+        f"{record.columns[name].text(row[name])} ({record.columns[name].kind})"
+        for name in ("mean", "largest")
+    )
     return (
-        f"Final logits times {scale:g}, {row['rows']} rows, {columns['mean'].kind}: mean {mean}, "
-        f"largest {largest} (sample {row['sample']}, row {row['query']}), {row['above']:.1%} "
+        f"Final logits times {scale:g}, {row['rows']} rows: mean {mean}, largest {largest} "
+        f"in sample {row['sample']}, row {row['query']}, {row['above']:.1%} "
         f"above the threshold, largest probability {row['top']:.2f} on average. With respect to "
         f"the logits themselves: {scale:g} times as much."
     )

@@ -144,8 +144,10 @@ def _several(
 ) -> torch.Tensor:
     """Heads that share features, as those of several experts do: a query comes once for each."""
     count = int(head.max()) + 1 if head.numel() else 1
-    if known is None or known <= count or known % count or bool((token < 0).any()):
+    if known is None or known <= count or known % count:
         return head
+    if bool((token < 0).any()):
+        return _of_learned_queries(sample, head, token, known)
     times = known // count
     places = _joined(_joined(sample, head), token)
     _, place, often = torch.unique(places, return_inverse=True, return_counts=True)
@@ -155,6 +157,16 @@ def _several(
     rank = torch.empty_like(order)
     rank[order] = torch.arange(len(order), device=order.device) % times
     return rank.reshape(head.shape) * count + head
+
+
+def _of_learned_queries(
+    sample: torch.Tensor, head: torch.Tensor, token: torch.Tensor, known: int
+) -> torch.Tensor:
+    """Heads that share keys where all queries are learned: by the axis that has as many, if any."""
+    alike = head.ndim == 3 and head.shape[1] == known and not varies(head, 2)
+    if not alike or bool((token >= 0).any()) or varies(sample, 1):
+        return head
+    return torch.arange(known, device=head.device)[:, None].expand(head.shape)
 
 
 def _joined(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:

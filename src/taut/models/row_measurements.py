@@ -115,7 +115,7 @@ def measure_block(
     sums = reduced(block.scores)
     values = numbers_of(sums)
     if quick:
-        values["one"] = values["two"] = bounded_by_largest(sums)
+        values["one"] = values["two"] = bounded_by_largest(sums, block.scores.shape[-1])
         values |= {constant_key(p): values["one"] for p in norms}
     else:
         one, two = local_lipschitz(_clean(block.scores, values["kept"]), p=(1, 2))
@@ -142,14 +142,14 @@ def numbers_of(sums: RowSums) -> dict[str, torch.Tensor]:
     }
 
 
-def bounded_by_largest(sums: RowSums) -> torch.Tensor:
+def bounded_by_largest(sums: RowSums, keys: int) -> torch.Tensor:
     """2p(1 − p) with p the largest weight (theorem local-1-inf), rounded up; at least ‖M‖₂.
 
     With T the sum of the other exponentials it is 2T/(1 + T)², so that nothing cancels.
     """
     # Increasing up to T = 1 and decreasing from there on.
     low = sums.rest * (1 - SUMS)
-    high = sums.rest * (1 + SUMS) + sums.seen * FORGOTTEN
+    high = sums.rest * (1 + SUMS) + keys * FORGOTTEN  # also of keys that count as masked
     most = torch.where((low <= 1) & (high >= 1), LIMIT, torch.maximum(_share(low), _share(high)))
     return (most * (1 + 1e-12)).clamp(max=LIMIT)
 

@@ -36,7 +36,7 @@ def _extremes(x: Any, hidden: Any) -> Any:
 
 
 @njit(forceinline=True)
-def _sums(x: Any, top: Any, floor: Any) -> Any:
+def _sums(x: Any, top: Any, deepest: Any) -> Any:
     """Σ exp(d) without the largest, Σ exp(d)·d, and how many are largest, over some entries."""
     wide_vectors()
     kind = x.dtype.type
@@ -45,9 +45,11 @@ def _sums(x: Any, top: Any, floor: Any) -> Any:
     rest, moment, ties = zero, zero, zero
     for j in range(len(x)):
         value = x[j]
-        counts = value > floor  # masked logits and those that are far below weigh nothing
+        # Compared as differences: large logits less a depth would be rounded by more than that.
+        depth = value - top
+        counts = depth > deepest  # masked logits and those that are far below weigh nothing
         is_top = value == top
-        depth = select(counts, value, floor) - top
+        depth = select(counts, depth, deepest)
         size = select(counts, quick_exponential(depth, kind(shifter)), zero)
         rest = plus(rest, select(is_top, zero, size))
         moment = plus(moment, times(size, depth))
@@ -59,7 +61,8 @@ def fill_sums(x: Any, hidden: float, out: Any) -> None:
     """Fill the six lines of ``out`` as ``taut._softmax.row_sums`` describes them (compiled)."""
     kind = x.dtype.type
     entries = x.shape[1]
-    depth = kind(80.0) if x.itemsize == 4 else kind(700.0)  # where exponentials are still normal
+    # Where exponentials are still normal.
+    deepest = kind(-80.0) if x.itemsize == 4 else kind(-700.0)
     for i in range(x.shape[0]):
         top, low, seen, bad = _extremes(x[i], kind(hidden))
         if bad > 0 or not np.isfinite(top):
@@ -67,15 +70,14 @@ def fill_sums(x: Any, hidden: float, out: Any) -> None:
             out[1, i], out[2, i] = low, seen
             out[3, i] = out[4, i] = out[5, i] = 0.0
             continue
-        floor = top - depth
         rest = moment = ties = 0.0
         for first in range(0, entries, BLOCK):
-            a, b, c = _sums(x[i, first : first + BLOCK], top, floor)
+            a, b, c = _sums(x[i, first : first + BLOCK], top, deepest)
             rest += a
             moment += b
             ties += c
         rest += ties - 1.0
-        one = np.exp(np.float64(max(x[i, 0], floor)) - np.float64(top))
+        one = np.exp(np.float64(x[i, 0]) - np.float64(top))
         out[0, i], out[1, i], out[2, i], out[3, i] = top, low, seen, rest
         out[4, i] = moment / (1.0 + rest)
         out[5, i] = one / (1.0 + rest) if x[i, 0] > hidden else 0.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from taut._base.checks import exponent_name
 from taut._base.number_text import number_text
+from taut.audit.coverage import shown_rows
 from taut.audit.report.figures import Figure
 from taut.audit.report.svg_lines import draw_lines
 from taut.audit.report.tables import ReportTable
@@ -57,7 +58,7 @@ def _against_norms(record: Record, norms: Sequence[float], grids: Sequence[Grid]
     kinds = ["upper" if record.quick else states[0].numbers[key].kind for key in keys]
     largest = [max(s.maxima[key].max() for s in states) for key in keys]
     mean = [sum(s.sums[key].sum() for s in states) / total for key in keys]
-    rows = "the rows drawn" if record.drawn else "all rows"
+    rows = shown_rows(record)
     found = [
         RatedCurve(f"largest of {rows}", largest, kinds),
         RatedCurve(f"mean of {rows}", mean, kinds),

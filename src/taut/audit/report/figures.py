@@ -110,22 +110,24 @@ def distributions(record: Record) -> list[Figure]:
     short = dict(zip(states, short_layer_names(names), strict=True))
     layers = np.array([state.histograms["two"].sum(axis=0) for state in states.values()])
     heads = np.array([states[row["layer"]].histograms["two"][row["head"]] for row in most])
+    kind = "upper bound" if record.quick else "exact constant"
     return [
-        _bars("Every layer", layers, names, list(short.values())),
+        _bars("Every layer", layers, names, list(short.values()), kind),
         _bars(
             f"The {len(most)} most sensitive heads",
             heads,
             [head_name(row) for row in most],
             [f"{short[row['layer']]} head {row['head']}" for row in most],
+            kind,
         ),
     ]
 
 
-def _bars(title: str, histograms: Array, names: list[str], labels: list[str]) -> Figure:
+def _bars(title: str, histograms: Array, names: list[str], labels: list[str], kind: str) -> Figure:
     counts = bars(histograms)
     says = (
         f"Histograms of constants in l2, with the limit 1/2: {title.lower()}, {len(labels)} lines"
     )
     picture = draw_bars(counts, labels, title=says)
-    meaning = "Number of rows by their exact constant; each line is scaled to its own highest bar."
+    meaning = f"Number of rows by their {kind}; each line is scaled to its own highest bar."
     return Figure(title, meaning, picture, bars_table(f"Rows by constant: {title}", counts, names))

@@ -108,13 +108,14 @@ def logits_table(record: Record) -> ReportTable:
 def worst_table(record: Record) -> ReportTable:
     """The rows with the largest constants: one for each head, with its token."""
     heads = [row for row in record.heads if row["rows"]]
+    kind = "upper" if record.quick else "exact"
     rows = [
-        [head_name(row), number_text(row["largest"])]
+        [head_name(row), number_text(row["largest"], kind=kind)]
         + [f"{row[key]}" if row[key] >= 0 else NONE for key in ("sample", "query")]
         + [repr(row["token"]) if row["token"] else NONE]
         for row in sorted(heads, key=lambda row: -row["largest"])[:WORST]
     ]
-    columns = ["head", "constant in l2 (exact)", "sample", "query", "token"]
+    columns = ["head", f"constant in l2 ({kind})", "sample", "query", "token"]
     among = " among those drawn" if record.drawn else ""
     caption = f"The most sensitive row of each head{among}, the largest constants first"
     return ReportTable(caption, columns, rows)
