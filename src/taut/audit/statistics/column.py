@@ -20,8 +20,8 @@ class Column(NamedTuple):
     kind
         ``"exact"``: computed for every row that was seen, up to rounding. ``"upper"``: a bound
         that is never exceeded. ``"lower"``: measured. ``"sample"``: of rows that were drawn, so
-        it describes all rows only approximately. ``"estimate"``: neither bound nor measured, and it may
-        err to both sides. Empty for places and names.
+        it describes all rows only approximately. ``"estimate"``: neither bound nor measured, and
+        it may err to both sides. Empty for places and names.
     words
         Heading, without the kind.
     meaning
