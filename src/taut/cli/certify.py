@@ -170,7 +170,9 @@ def _show_radii(found: ModelCertificate) -> None:
     if found.inputs is None or not found.classes:
         return
     heads = ("input", "class", "margin", "norm", "certified radius (lower)", "attack (upper)")
-    table = Table(*heads, title="How far each input may move")
+    estimated = any(each.certified.rounding == "estimated" for each in found.classes)
+    rounding = "rounding estimated" if estimated else "rounding proved"
+    table = Table(*heads, title=f"How far each input may move ({rounding})")
     for index, label in enumerate(found.inputs.labels):
         for norm, each in enumerate(found.classes):
             first = each.certified

@@ -39,7 +39,7 @@ class AttackedRadius(NamedTuple):
         return {
             "radius": [float(v) for v in found.radius],
             "attack": [float(v) if math.isfinite(v) else None for v in self.attack],
-            "first_order": [float(v) for v in found.first_order],
+            "first_order": [float(v) if math.isfinite(v) else None for v in found.first_order],
             "rounding": found.rounding,
             "finished": [bool(v) for v in found.finished],
         }

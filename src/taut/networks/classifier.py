@@ -31,6 +31,7 @@ from taut.networks.question import Question, ask
 from taut.networks.rule_check import compare_outputs
 
 NEAR = 1e-9  # radius at which the relaxation shows the derivative
+GUESS = 1.0  # where nothing is known of how far a class reaches
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class CertifiedRadius:
 
         The largest radius that can be certified lies between :attr:`radius` and this.
         """
-        begin = np.maximum(self.radius, self.first_order)
+        begin = np.maximum(self.radius, np.where(self.first_order >= 0, self.first_order, GUESS))
         return radius_of_change(self._ball(seed), self.radius, begin, steps, restarts)
 
     def _ball(self, seed: int) -> AttackedBall:
@@ -157,7 +158,8 @@ def certified_radius(
         label = int(predicted[sample])
         search = _Search(question, request, sample, label, eps, deadline, optimise)
         first_order[sample] = search.first_order(ahead[sample])
-        guess = min(first_order[sample] / 2, 1e12)
+        estimate = first_order[sample]
+        guess = min(estimate / 2, 1e12) if estimate > 0 else GUESS
         lead = float(ahead[sample].min())
         radius[sample] = largest_radius(search.margin, lead, guess, steps, tolerance)
         finished[sample] = not search.late
@@ -204,22 +206,22 @@ class _Search:
     def first_order(self, ahead: torch.Tensor) -> float:
         """Smallest quotient of margin and dual norm of its derivative.
 
-        The derivative is that of the relaxation within a tiny radius. A network that is flat says
-        nothing of how far it is: 1 is as good a guess as any.
+        The derivative is that of the relaxation within a tiny radius. NaN where there is none, and
+        where the network is flat, which says nothing of how far it is.
         """
         found = self._engine(NEAR)
         if found is None:
-            return 1.0
+            return math.nan
         engine, rows = found
         try:
             slopes = engine.carry([(engine.nodes[-1], Rows(rows))]).reach / NEAR
         except UnboundedError:
-            return 1.0
+            return math.nan
         except OutOfTimeError:
             self.late = True
-            return 1.0
+            return math.nan
         smallest = float(torch.where(slopes > 0, ahead / slopes, torch.inf).min())
-        return max(smallest, 0.0) if smallest < math.inf else 1.0
+        return max(smallest, 0.0) if smallest < math.inf else math.nan
 
     def _engine(self, radius: float) -> tuple[Engine, torch.Tensor] | None:
         """All operations bounded within a radius, and the margins as rows on the output."""

@@ -17,7 +17,7 @@ from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import margins
+from taut.networks.propagation.propagate import margins, only_estimated
 from taut.networks.propagation.record import record
 from taut.networks.propagation.replacement_set import ReplacementSet
 from taut.networks.propagation.rows import Rows
@@ -45,6 +45,9 @@ class WordChanges:
         For tokens that are replaced, the index of their replacement; None unless refuted.
     combinations
         How many inputs the verdict is about.
+    rounding
+        Whether the rounding of a proof was ``"proved"`` itself, or ``"estimated"``, as in half
+        precision.
     """
 
     verdict: Literal["proved", "refuted", "open"]
@@ -52,6 +55,7 @@ class WordChanges:
     margin: float
     example: dict[int, int] | None
     combinations: int
+    rounding: Literal["proved", "estimated"] = "proved"
 
 
 @torch.no_grad()
@@ -120,7 +124,8 @@ def word_changes(
     terms = (rows * last.centre).flatten(1)
     value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * last.width)
     least = float((value + moved).min())
-    return WordChanges("proved" if least > 0 else "open", label, least, None, many)
+    rounding: Any = "estimated" if eps and only_estimated(eps) else "proved"
+    return WordChanges("proved" if least > 0 else "open", label, least, None, many, rounding)
 
 
 def nearest_words(embeddings: torch.Tensor, ids: Any, count: int) -> dict[int, torch.Tensor]:
@@ -176,6 +181,8 @@ def _example(
             trials[1:, token] = vectors.to(point)
             trials[0, token] = x[0, token].to(point)
             logits = torch.cat([question.call(one[None]).reshape(1, -1) for one in trials])
+            if not bool(torch.isfinite(logits).all()):
+                raise ValueError("the network gives NaN or infinite logits for these replacements")
             others = logits.clone()
             others[:, label] = -math.inf
             worst = int((logits[:, label] - others.amax(dim=1)).argmin())
@@ -183,6 +190,6 @@ def _example(
             if worst:
                 chosen[token] = worst - 1
             point = trials[worst : worst + 1]
-            if bool(logits[worst].argmax() != label):
+            if chosen and bool(logits[worst].argmax() != label):
                 return chosen
     return None
