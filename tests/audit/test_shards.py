@@ -124,6 +124,7 @@ def test_shards_are_the_record_of_one_run(model, whole, tmp_path, total):
     }  # untouched
 
 
+@pytest.mark.slow
 def test_shards_of_shards_of_processes_and_stops(model, whole, tmp_path):
     """Two processes that are killed, one that goes on, one that is interrupted: all in shards."""
     stop = {"rank": 1, "at": "batch", "after": 1}

@@ -325,7 +325,12 @@ def test_errors_say_what_is_wrong(change, words):
 
 @needs_triton
 @pytest.mark.parametrize(
-    ("dtype", "bias", "capability"), [("fp32", 0, 80), ("bf16", 1, 90), ("fp16", 2, 75)]
+    ("dtype", "bias", "capability"),
+    [
+        ("fp32", 0, 80),
+        pytest.param("bf16", 1, 90, marks=pytest.mark.slow),
+        pytest.param("fp16", 2, 75, marks=pytest.mark.slow),
+    ],
 )
 def test_the_kernel_compiles_for_gpus(tmp_path, dtype, bias, capability):
     """Compiled without a GPU and without the interpreter: sums in float32, never TF32."""
