@@ -70,8 +70,8 @@ def propagate(
     norm
         Norm of the radius over all entries of an input: 1, 2 or ``math.inf``.
     targets
-        Which functions: coefficients of the output, (functions, *output) for all inputs, or
-        (inputs, functions, *output) for each. Without them, every entry of the output. See
+        Which functions: coefficients of the output, ``(functions, *output)`` for all inputs, or
+        ``(inputs, functions, *output)`` for each. Without them, every entry of the output. See
         :func:`margins`.
     tokens
         The tokens that move, such as those of one word; the others are fixed.
