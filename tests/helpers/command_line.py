@@ -31,7 +31,7 @@ def _inside(folder: Path) -> Iterator[None]:
         sys.path[:] = path
         for name in set(sys.modules) - modules:
             file = getattr(sys.modules[name], "__file__", None)
-            if file and Path(file).is_relative_to(folder):
+            if file and "site-packages" not in file and Path(file).is_relative_to(folder):
                 del sys.modules[name]
 
 
