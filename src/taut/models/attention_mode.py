@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from taut.models.architectures.registry import number_of_heads
 from taut.models.attention_calls import added_mask, split_heads, widened
+from taut.models.score_blocks import FusedScores
 
 
 class FusedAttention(NamedTuple):
@@ -33,16 +34,8 @@ class FusedAttention(NamedTuple):
 
     def scores(self, first: int, last: int) -> torch.Tensor:
         """Scores of the queries from ``first`` until before ``last``, minus infinity if hidden."""
-        found = self.factor * self.query[:, :, first:last] @ self.key.transpose(-1, -2)
-        if self.bias is not None:
-            found = found + (
-                self.bias[..., first:last, :] if self.bias.shape[-2] > 1 else self.bias
-            )
-        if self.causal:
-            queries = torch.arange(first, min(last, self.query.shape[2]), device=found.device)
-            keys = torch.arange(self.key.shape[2], device=found.device)
-            found = found.masked_fill(keys > queries[:, None], -torch.inf)
-        return found
+        reader = FusedScores(self.query, self.key, self.bias, self.factor, self.causal)
+        return reader.of_queries(first, last)
 
 
 class AttentionMode(TorchFunctionMode):

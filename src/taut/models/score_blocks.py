@@ -99,8 +99,12 @@ class FusedScores(NamedTuple):
     @property
     def whole(self) -> torch.Tensor:
         """All scores at once: for small models."""
+        return self.of_queries(0, self.shape[2])
+
+    def of_queries(self, first: int, last: int) -> torch.Tensor:
+        """Scores of the queries from ``first`` until before ``last`` with all keys."""
         all_of = slice(None)
-        return self._scores(all_of, all_of, all_of, self.keys, None)
+        return self._scores(all_of, all_of, slice(first, last), self.keys, None)
 
     def blocks(self, chosen: Array | None = None) -> Iterator[ScoreBlock]:
         """All rows, or those that are chosen by a boolean array of their shape.
