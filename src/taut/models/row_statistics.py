@@ -97,6 +97,4 @@ def _anywhere(scores: torch.Tensor) -> RowSums:
     seen = shown.sum(dim=-1)
     first = torch.where(shown[..., 0], size[..., 0], 0.0) / (1 + rest)
     leader = is_top.int().argmax(dim=-1)
-    return RowSums(
-        top.double(), lowest.double(), seen.double(), rest, mean, first, leader.double()
-    )
+    return RowSums(top.double(), lowest.double(), seen.double(), rest, mean, first, leader.double())

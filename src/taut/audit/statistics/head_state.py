@@ -103,9 +103,7 @@ class HeadState:
         known = (self.sums[name], *self.rests[name])
         self.sums[name], self.rests[name] = exact_sum([*known, *terms])
 
-    def _raise(
-        self, values: dict[str, Array], kept: Array, samples: Array, queries: Array
-    ) -> None:
+    def _raise(self, values: dict[str, Array], kept: Array, samples: Array, queries: Array) -> None:
         """Keep larger maxima and their places, the first place if there are several."""
         for name in self.maxima:
             best = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
