@@ -131,6 +131,36 @@ class ShiftNode(Node):
         return Pulled((rows,))
 
 
+class BatchNormNode(Node):
+    """BatchNorm with fixed statistics: (x − mean)·factor + shift, each (tokens, width).
+
+    Rounding: see :meth:`NormOperations.batch_norm`.
+    """
+
+    def __init__(
+        self, x: Node, factor: torch.Tensor, mean: torch.Tensor, shift: torch.Tensor
+    ) -> None:
+        self.factor, self.mean, self.shift = factor, mean, shift
+        super().__init__(x)
+
+    def value(self) -> torch.Tensor:
+        """(x − mean)·factor + shift."""
+        return (self.parents[0].centre - self.mean) * self.factor + self.shift
+
+    def prepare(self, engine: Engine) -> None:
+        """The largest factor of each token."""
+        (x,) = self.parents
+        most = self.factor.abs().amax(dim=-1) * (1 + 8 * EPS)
+        self.sizes = most * x.sizes
+        fixed = (self.factor * self.mean).norm(dim=-1) + self.shift.norm(dim=-1)
+        self.local = engine.unit * 8 * (most * x.longest + fixed)
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The rows times the factors."""
+        values = rows.values * rows.of(self.factor)
+        return Pulled((rows.but(values),), rounding=8 * EPS * rows.weighed(self.sizes))
+
+
 class AddNode(Node):
     """The sum of two, as in a residual connection."""
 
