@@ -24,6 +24,8 @@ from taut.networks.propagation.propagate import margins, propagate
 from taut.networks.propagation.result import Propagation, Slack
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, register
+from taut.networks.verification.verdict import Verdict
+from taut.networks.verification.verify import verify
 from taut.networks.word_changes import WordChanges, nearest_words, word_changes
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Propagation",
     "Region",
     "Slack",
+    "Verdict",
     "WordChanges",
     "certified_radius",
     "certify",
@@ -48,5 +51,6 @@ __all__ = [
     "nearest_words",
     "propagate",
     "register",
+    "verify",
     "word_changes",
 ]

@@ -65,8 +65,17 @@ class InputSet:
         elif self.norm == 1:
             found = values.abs().amax(dim=-1)
         else:
-            found = values.abs().sum(dim=-1)
+            # without a copy of the absolute values, which took most of the time
+            found = torch.linalg.vector_norm(values, ord=1, dim=-1)
         return found * self._enlarge
+
+    def holds(self, far: torch.Tensor) -> torch.Tensor:
+        """Which deviations from the centre, (many, tokens, width), surely lie in the set."""
+        fixed = self.scale == 0
+        still = ((far == 0) | ~fixed).flatten(1).all(dim=1)
+        share = torch.where(fixed, 0.0, far / torch.where(fixed, 1.0, self.scale)).flatten(1)
+        size = torch.linalg.vector_norm(share, ord=self.norm, dim=1)
+        return still & (size * self._enlarge <= 1)
 
     def square(self, linear: torch.Tensor) -> torch.Tensor:
         """Largest sum of squares of functions (..., functions, entries) in units of the set.
