@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from taut._base.settings import ModelSettings
@@ -18,6 +19,8 @@ from taut.cli.options import (
     whole_numbers,
 )
 
+from taut.cli.property_verdict import show_verdict
+
 if TYPE_CHECKING:
     from taut.networks import ModelCertificate
 
@@ -29,7 +32,8 @@ def certify(
     model: Annotated[
         str,
         typer.Argument(
-            help="Folder or Hub id of a Hugging Face model, .gguf file, or module:function."
+            help="Folder or Hub id of a Hugging Face model, .gguf or .onnx file, or "
+            "module:function."
         ),
     ],
     inputs: Annotated[
@@ -78,8 +82,21 @@ def certify(
     ] = ModelSettings.classify,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="With --classify: seconds for the radii of each norm."),
+        typer.Option(
+            help="With --classify: seconds for the radii of each norm. With --vnnlib: seconds for "
+            "the verdict."
+        ),
     ] = ModelSettings.time_limit,
+    vnnlib: Annotated[
+        Path | None,
+        typer.Option(
+            help="Property of an ONNX network: a VNN-LIB file. Both files may be compressed (.gz)."
+        ),
+    ] = None,
+    counterexample: Annotated[
+        Path | None,
+        typer.Option(help="With --vnnlib: file for the input that refutes the property."),
+    ] = None,
     dtype: Dtype = ModelSettings.dtype,
     revision: Revision = ModelSettings.revision,
     limit: Annotated[
@@ -95,9 +112,18 @@ def certify(
 
     Text models are bounded from their word embeddings, image models from the
     pixels. Exits with 0 on success, and 2 if the input is wrong or a module
-    has no rule.
+    has no rule. With --vnnlib: 0 if the property is proved, 1 if it is refuted,
+    and 3 if it stays open.
     """
+    if vnnlib is not None:
+        with explained("certify", "onnx", "torch"):
+            if inputs or shape or context_shape or radius is not None or classify:
+                raise ValueError("--vnnlib says which inputs are meant: give no others with it")
+            code = show_verdict(model, vnnlib, time_limit, seed, counterexample, json=json)
+        raise typer.Exit(code)
     with explained("certify", "hf", "torch"):
+        if counterexample is not None:
+            raise ValueError("--counterexample needs --vnnlib")
         settings = ModelSettings(
             inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
             context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,

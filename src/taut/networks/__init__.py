@@ -18,6 +18,9 @@ from taut.networks.certify_model import ModelCertificate, certify_model
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.derivative import local_lipschitz
 from taut.networks.interpreter import Interpreter
+from taut.networks.onnx_files.network import OnnxNetwork
+from taut.networks.onnx_files.read import read_onnx
+from taut.networks.onnx_files.step import UnknownOperationError
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.operations.attention_parameters import HeadNorm, Heads
 from taut.networks.propagation.propagate import margins, propagate
@@ -26,6 +29,8 @@ from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, register
 from taut.networks.verification.verdict import Verdict
 from taut.networks.verification.verify import verify
+from taut.networks.vnnlib_files.read import VnnlibProperty, read_vnnlib
+from taut.networks.vnnlib_files.verify_vnnlib import PropertyVerdict, verify_vnnlib
 from taut.networks.word_changes import WordChanges, nearest_words, word_changes
 
 __all__ = [
@@ -38,10 +43,14 @@ __all__ = [
     "MissingRuleError",
     "ModelCertificate",
     "ModelSettings",
+    "OnnxNetwork",
     "Propagation",
+    "PropertyVerdict",
     "Region",
     "Slack",
+    "UnknownOperationError",
     "Verdict",
+    "VnnlibProperty",
     "WordChanges",
     "certified_radius",
     "certify",
@@ -50,7 +59,10 @@ __all__ = [
     "margins",
     "nearest_words",
     "propagate",
+    "read_onnx",
+    "read_vnnlib",
     "register",
     "verify",
+    "verify_vnnlib",
     "word_changes",
 ]

@@ -20,6 +20,7 @@ from taut.networks.certify import certify
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.derivative import local_lipschitz
 from taut.networks.domain_points import NetworkDomain
+from taut.networks.onnx_files.read import read_onnx
 
 
 class AttackedRadius(NamedTuple):
@@ -131,19 +132,14 @@ def certify_model(
     Parameters
     ----------
     model
-        A folder or Hub id of Hugging Face, a .gguf file, or ``module:function``.
+        A folder or Hub id of Hugging Face, a .gguf or .onnx file, or ``module:function``.
     settings
         Inputs or a shape, and how they are bounded.
     progress
         Called with the name of every stage before it begins.
     """
     progress("loading the model")
-    network = load(
-        model,
-        dtype=settings.dtype,
-        revision=settings.revision,
-        trust_remote_code=settings.trust_remote_code,
-    )
+    network = _loaded(model, settings)
     inputs, domain, context = None, _domain(settings.shape, settings), None
     if settings.inputs:
         inputs = read_continuous_inputs(
@@ -179,6 +175,17 @@ def certify_model(
             )
             classes.append(AttackedRadius(radius, radius.attack_radius(seed=settings.seed)))
     return ModelCertificate(model, settings, certificate, derivative, tuple(classes), inputs)
+
+
+def _loaded(model: str, settings: ModelSettings) -> nn.Module:
+    """The model, in the precision that was asked for."""
+    if model.endswith((".onnx", ".onnx.gz")):
+        network = read_onnx(model)
+        return network if settings.dtype == "auto" else network.to(getattr(torch, settings.dtype))
+    return load(
+        model, dtype=settings.dtype, revision=settings.revision,
+        trust_remote_code=settings.trust_remote_code,
+    )  # fmt: skip
 
 
 def _domain(shape: tuple[int, ...] | None, settings: ModelSettings) -> NetworkDomain | None:

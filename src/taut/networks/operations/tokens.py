@@ -89,7 +89,8 @@ class TokenOperations(Setting):
         read = Places(places, 1 if x.image else x.tokens, x.width)
         longer = root(read.widest * read.within)
         constant = root(read.most) if self.norm == "l2" else longer
-        self.leaf(name, "rearrange", constant, "root of how often an entry is read")
+        if constant > 1:  # otherwise there is nothing to tell
+            self.leaf(name, "rearrange", constant, "root of how often an entry is read")
         centre = None
         if x.centre is not None:
             centre = read.applied(x.centre.flatten(1))
