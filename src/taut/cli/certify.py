@@ -18,7 +18,6 @@ from taut.cli.options import (
     TrustRemoteCode,
     whole_numbers,
 )
-
 from taut.cli.property_verdict import show_verdict
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from taut.networks.onnx_files.attention_steps import biased
@@ -50,7 +51,7 @@ def _plus(walk: Walk, value: Any, fixed: torch.Tensor) -> Any:
     if isinstance(value, Polynomial) and number is not None:
         return value.plus(number)
     x = walk.entries(value)
-    shape = torch.broadcast_shapes(x.shape, tuple(fixed.shape))
+    shape = np.broadcast_shapes(x.shape, tuple(fixed.shape))
     x = x.moved(x.places.expand(shape))
     if _is_bias(x, fixed):
         tokens = Tokens(x.tokens.x, (x.tokens.map[0], fixed.reshape(-1)), x.tokens.name)  # type: ignore[index]
@@ -66,15 +67,13 @@ def _is_bias(x: PlacedEntries, fixed: torch.Tensor) -> bool:
     if x.tokens.map is None or x.tokens.map[1] is not None or x.factor != 1:
         return False
     width = x.tokens.width
-    plain = x.shape[-1] == width and torch.equal(
-        x.places.flatten(), torch.arange(x.tokens.count)
-    )
+    plain = x.shape[-1] == width and torch.equal(x.places.flatten(), torch.arange(x.tokens.count))
     return plain and fixed.numel() == width and fixed.shape[-1] == width
 
 
 def _added(walk: Walk, left: PlacedEntries, right: PlacedEntries) -> PlacedEntries:
     """The sum of two values, the second laid out as the first."""
-    shape = torch.broadcast_shapes(left.shape, right.shape)
+    shape = np.broadcast_shapes(left.shape, right.shape)
     left, right = (each.moved(each.places.expand(shape)) for each in (left, right))
     node, places = walk.whole(left)
     rows = in_tokens(node, places, right.places)
@@ -88,6 +87,8 @@ def _product(walk: Walk, step: Step, given: list[Any]) -> Any:
         if isinstance(right, torch.Tensor):
             return _times(walk, left, 1 / right.double())
         if isinstance(right, NormPart) and right.kind == "root":
+            if isinstance(left, torch.Tensor) and bool((left == 1).all()):
+                return NormPart("inverse", right.of, right.centred, right.epsilon)
             return _normalised(walk, step, left, right)
         raise walk.unknown("it divides by a value that depends on the input")
     for one, other in ((left, right), (right, left)):
@@ -118,10 +119,10 @@ def _times(walk: Walk, value: Any, fixed: torch.Tensor) -> Any:
         if isinstance(value, Polynomial):
             return value.times(factor)
         x = walk.entries(value)
-        shape = torch.broadcast_shapes(x.shape, tuple(fixed.shape))
+        shape = np.broadcast_shapes(x.shape, tuple(fixed.shape))
         return x.moved(x.places.expand(shape)).times(factor)
     x = walk.entries(value)
-    x = x.moved(x.places.expand(torch.broadcast_shapes(x.shape, tuple(fixed.shape))))
+    x = x.moved(x.places.expand(np.broadcast_shapes(x.shape, tuple(fixed.shape))))
     node, places = walk.whole(x)
     factors = in_tokens(node, places, fixed.double())
     none = torch.zeros_like(factors)
@@ -138,8 +139,10 @@ def _negative(walk: Walk, step: Step, given: list[Any]) -> Any:
 @reads("Erf", "Tanh", "Sigmoid")
 def _function(walk: Walk, step: Step, given: list[Any]) -> Polynomial:
     value = given[0]
-    first = value if isinstance(value, Polynomial) else polynomial(walk.entries(value))
-    return first.inside(step.kind.lower())
+    if not isinstance(value, Polynomial) or value.activation() is not None:
+        value = polynomial(walk.entries(value))
+    found: Polynomial = value.inside(step.kind.lower())
+    return found
 
 
 @reads("Pow")
@@ -169,7 +172,7 @@ def _root(walk: Walk, step: Step, given: list[Any]) -> NormPart:
 
 
 def _normalised(walk: Walk, step: Step, value: Any, deviation: NormPart) -> PlacedEntries:
-    """x over its root mean square, or x − mean over its standard deviation."""
+    """X over its root mean square, or x − mean over its standard deviation."""
     same = isinstance(value, NormPart) and value.kind == "centred" and value.of.same(deviation.of)
     if deviation.centred:
         fits = same

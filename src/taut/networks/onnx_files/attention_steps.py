@@ -15,6 +15,7 @@ from taut.networks.operations.attention_parameters import Heads
 from taut.networks.operations.linear import Affine
 
 SOFTMAX = nn.Softmax(dim=-1)
+HIDES = 1e30  # files write the least number of float32 where a key is not seen
 
 
 def scores(walk: Walk, left: PlacedEntries, right: PlacedEntries) -> ScoreProduct:
@@ -65,12 +66,9 @@ def attended(walk: Walk, step: Step, weights: ScoreProduct, values: PlacedEntrie
     if not 0 < scale < float("inf"):
         raise walk.unknown(f"the scale of its scores is {scale:g}, which must be positive")
     heads = weights.queries.places[..., 0, 0].numel()
-    bias, mask = weights.bias, None
-    if bias is not None:
-        bias = bias.reshape(heads, queries, keys)
-        mask = (bias > -torch.inf)[None]
-        bias = torch.where(mask[0], bias, 0.0)
-        mask = None if bool(mask.all()) else mask
+    bias, mask = None, None
+    if weights.bias is not None:
+        bias, mask = _hidden(weights.bias.reshape(heads, queries, keys))
     node = walk.run.attention(
         x, Heads(query, key, value, None, heads, heads, scale),
         context=None if x is y else y, mask=mask, bias=bias, name=step.name,
@@ -79,6 +77,19 @@ def attended(walk: Walk, step: Step, weights: ScoreProduct, values: PlacedEntrie
     width = values.shape[-1]
     found = walk.placed(node, (queries, heads, width))
     return found.moved(found.places.transpose(0, 1).reshape(*front, queries, width))
+
+
+def _hidden(bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The term of the scores, and a mask where it hides keys.
+
+    A key whose score is lowered by 1e30 beside another one has a weight below e^(−1e29), which is
+    nothing as executed, and less in exact arithmetic than what bounds add for underflow.
+    """
+    seen = bias > -HIDES
+    if not bool(seen.any(dim=-1).all()) or bool((bias[seen] < -HIDES / 10).any()):
+        seen = bias > -torch.inf
+    mask = None if bool(seen.all()) else seen[None]
+    return torch.where(seen, bias, 0.0), mask
 
 
 def _projection(walk: Walk, part: PlacedEntries) -> tuple[Any, Affine]:

@@ -89,7 +89,8 @@ def _batch_norm(step: Step, given: Values) -> torch.Tensor:
         raise UnknownOperationError(step, "it is in training mode: export the model in eval mode")
     shape = [-1, *[1] * (x.ndim - 2)]
     gain, shift, mean, variance = (v.reshape(shape) for v in (gain, shift, mean, variance))
-    return (x - mean) / (variance + step.get("epsilon", 1e-5)).sqrt() * gain + shift
+    found: torch.Tensor = (x - mean) / (variance + step.get("epsilon", 1e-5)).sqrt() * gain + shift
+    return found
 
 
 def _layer_norm(step: Step, given: Values) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Operations of ONNX that are linear maps: products with weights, convolutions, means, BatchNorm."""
+"""Operations of ONNX that are linear maps: weights, convolutions, means, norm layers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def _convolution(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
     rows, lattice = window_places(x.places, lie)
     flat, groups = weight.flatten(1), step.get("group", 1)
     if groups > 1:  # each group of outputs reads its own channels; the others have zeros
-        flat = torch.block_diag(*weight.reshape(groups, -1, *weight.shape[1:]).flatten(2))
+        blocks = weight.reshape(groups, -1, *weight.shape[1:]).flatten(2)
+        flat = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
     tokens = mapped(walk, walk.laid(x, rows), flat, bias, step.name)
     places = torch.arange(tokens.count).reshape(-1, tokens.width).mT
     return PlacedEntries(tokens, places.reshape(1, -1, *lattice))
@@ -72,7 +73,9 @@ def _pooled(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
         rows, lattice = x.places.reshape(channels, -1), [1] * len(image)
     else:
         each = x.places.reshape(channels, 1, *image)  # windows of every channel by itself
-        found = [window_places(c[None], windows(step, list(step.get("kernel_shape")))) for c in each]
+        found = [
+            window_places(c[None], windows(step, list(step.get("kernel_shape")))) for c in each
+        ]
         rows, lattice = torch.cat([part[0] for part in found]), found[0][1]
     weight = torch.full((1, rows.shape[1]), 1 / rows.shape[1], dtype=torch.float64)
     tokens = mapped(walk, walk.laid(x, rows), weight, None, step.name)

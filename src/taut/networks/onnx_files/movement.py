@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from taut.networks.onnx_files.step import Step, UnknownOperationError
@@ -101,7 +102,7 @@ def _gather(step: Step, given: Given) -> torch.Tensor:
 
 def _expand(step: Step, given: Given) -> torch.Tensor:
     x, shape = _same(step, given), _second(step, given, "shape") or []
-    return x.expand(torch.broadcast_shapes(tuple(x.shape), tuple(shape)))
+    return x.expand(np.broadcast_shapes(tuple(x.shape), tuple(shape)))
 
 
 MOVES: dict[str, Callable[[Step, Given], torch.Tensor]] = {

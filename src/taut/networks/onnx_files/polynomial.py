@@ -81,7 +81,7 @@ class Polynomial:
 
 
 def polynomial(x: PlacedEntries) -> Polynomial:
-    """x itself."""
+    """X itself."""
     plain = PlacedEntries(x.tokens, x.places)
     return _polynomial(plain, {("x",): x.factor})
 

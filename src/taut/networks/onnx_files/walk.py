@@ -55,6 +55,8 @@ class Walk:
         return self.laid(found, found.places.reshape(-1 if width > 0 else 1, width))
 
     def _read(self, step: Step, given: list[Any]) -> tuple[Any, ...]:
+        if step.kind in ("Identity", "Dropout"):
+            return (given[0],)
         if step.kind in MOVES or step.kind == "Split":
             x = self.entries(given[0])
             rest = [x.places, *given[1:]]

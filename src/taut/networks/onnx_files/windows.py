@@ -44,10 +44,10 @@ def window_places(places: torch.Tensor, lie: Windows) -> tuple[torch.Tensor, lis
     ``places`` is (1, channels, *image); padding is −1.
     """
     padded = functional.pad(places.double() + 1, lie.around)  # unfold adds up zeros, so from 1 on
-    size, stride, dilation = lie.size, lie.stride, lie.dilation
+    size, stride, dilation = (tuple(each) for each in lie[:3])
     if len(size) == 1:
         padded = padded[:, :, None]
-        size, stride, dilation = [1, *size], [1, *stride], [1, *dilation]
+        size, stride, dilation = (1, *size), (1, *stride), (1, *dilation)
     found = functional.unfold(padded, size, dilation, 0, stride)
     lattice = [
         (full - step * (wide - 1) - 1) // every + 1

@@ -70,9 +70,8 @@ class NormOperations(Setting):
         if x.centre is not None:
             centre = (x.centre - mean) * factor + shift
         shape = x.image or (x.tokens, x.width)
-        whole = shape if x.image else (1, *shape)
-        longer = [longest((each.expand(shape)).reshape(1, *whole))[0] for each in (factor * mean, shift)]
-        size = enlarged(plus(times(constant, x.length), *longer), 8)
+        far = [longest(each.expand(shape)[None])[0] for each in (factor * mean, shift)]
+        size = enlarged(plus(times(constant, x.length), *far), 8)
         return x.moved(centre, constant, size, self.rounding(x, size, 8), x.width)
 
 

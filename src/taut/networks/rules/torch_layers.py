@@ -80,7 +80,7 @@ def _batch_norm(run: Interpreter, module: Any, x: Region) -> Region:
             f"{kind} takes the statistics of the batch in training mode and without running ones, "
             "so that inputs depend on each other; certify the network that is used: module.eval()"
         )
-    shape = (x.image if x.image else (x.tokens, x.width))
+    shape = x.image if x.image else (x.tokens, x.width)
     channels, spread = module.num_features, [1] * (len(shape) - 1)
     if x.image or (isinstance(module, nn.BatchNorm1d) and x.tokens == channels != 1):
         view = [channels, *spread]  # (channels, length) or an image
