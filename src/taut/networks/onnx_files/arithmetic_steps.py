@@ -10,7 +10,7 @@ import torch
 from taut.networks.onnx_files.attention_steps import biased
 from taut.networks.onnx_files.polynomial import Polynomial, polynomial
 from taut.networks.onnx_files.step import Step
-from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, ScoreProduct, Tokens
+from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, ScoreProduct, TokenSource
 from taut.networks.onnx_files.walk import Walk, in_tokens, reads
 from taut.networks.operations.normalisation import FixedNorm
 
@@ -54,11 +54,11 @@ def _plus(walk: Walk, value: Any, fixed: torch.Tensor) -> Any:
     shape = np.broadcast_shapes(x.shape, tuple(fixed.shape))
     x = x.moved(x.places.expand(shape))
     if _is_bias(x, fixed):
-        tokens = Tokens(x.tokens.x, (x.tokens.map[0], fixed.reshape(-1)), x.tokens.name)  # type: ignore[index]
+        tokens = TokenSource(x.tokens.x, (x.tokens.map[0], fixed.reshape(-1)), x.tokens.name)  # type: ignore[index]
         return PlacedEntries(tokens, x.places)
     node, places = walk.whole(x)
     return PlacedEntries(
-        Tokens(walk.run.shift(node, in_tokens(node, places, fixed))), places
+        TokenSource(walk.run.shift(node, in_tokens(node, places, fixed))), places
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def _added(walk: Walk, left: PlacedEntries, right: PlacedEntries) -> PlacedEntri
     left, right = (each.moved(each.places.expand(shape)) for each in (left, right))
     node, places = walk.whole(left)
     rows = in_tokens(node, places, right.places)
-    return PlacedEntries(Tokens(walk.run.add(node, walk.laid(right, rows))), places)
+    return PlacedEntries(TokenSource(walk.run.add(node, walk.laid(right, rows))), places)
 
 
 @reads("Mul", "Div")
@@ -128,7 +128,7 @@ def _times(walk: Walk, value: Any, fixed: torch.Tensor) -> Any:
     none = torch.zeros_like(factors)
     assert walk.step is not None
     y = walk.run.batch_norm(node, FixedNorm(factors, none, none), walk.step.name)
-    return PlacedEntries(Tokens(y), places)
+    return PlacedEntries(TokenSource(y), places)
 
 
 @reads("Neg")
@@ -214,7 +214,7 @@ def _joined(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
         else:
             ordered.append(torch.arange(begin, begin + part.numel()).reshape(part.shape))
             begin += part.numel()
-    return PlacedEntries(Tokens(node), torch.cat(ordered, dim=axis))
+    return PlacedEntries(TokenSource(node), torch.cat(ordered, dim=axis))
 
 
 def _together(walk: Walk, parts: list[PlacedEntries]) -> tuple[Any, list[torch.Tensor]]:

@@ -10,7 +10,7 @@ from taut.networks.onnx_files.attention_steps import attended, scores
 from taut.networks.onnx_files.execution import reduced_axes
 from taut.networks.onnx_files.polynomial import Polynomial
 from taut.networks.onnx_files.step import Step
-from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, ScoreProduct, Tokens
+from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, ScoreProduct, TokenSource
 from taut.networks.onnx_files.walk import Walk, in_tokens, reads
 from taut.networks.onnx_files.windows import window_places, windows
 from taut.networks.operations.normalisation import FixedNorm
@@ -18,10 +18,10 @@ from taut.networks.operations.normalisation import FixedNorm
 
 def mapped(
     walk: Walk, node: Any, weight: torch.Tensor, bias: torch.Tensor | None, name: str
-) -> Tokens:
+) -> TokenSource:
     """A linear map of tokens that is applied when it is needed."""
     walk.run.fits(node, weight.shape[1], "a linear map")
-    return Tokens(node, (weight, bias), name)
+    return TokenSource(node, (weight, bias), name)
 
 
 @reads("MatMul")
@@ -116,7 +116,7 @@ def _batch_norm(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
     )
     factor = gain / (variance + step.get("epsilon", 1e-5)).sqrt()
     fixed = FixedNorm(*(in_tokens(node, places, each) for each in (factor, mean, shift)))
-    return PlacedEntries(Tokens(walk.run.batch_norm(node, fixed, step.name)), places)
+    return PlacedEntries(TokenSource(walk.run.batch_norm(node, fixed, step.name)), places)
 
 
 @reads("LayerNormalization")

@@ -16,7 +16,7 @@ import torch
 from taut.networks.operations.linear import Affine
 
 
-class Tokens:
+class TokenSource:
     """Tokens that entries come from: a region or node, or a linear map that is not yet applied.
 
     Parameters
@@ -76,7 +76,7 @@ class PlacedEntries:
         A number that all are multiplied by.
     """
 
-    tokens: Tokens
+    tokens: TokenSource
     places: torch.Tensor
     factor: float = 1.0
 

@@ -12,7 +12,7 @@ from taut.networks.onnx_files.movement import MOVES, split
 from taut.networks.onnx_files.network import OnnxNetwork
 from taut.networks.onnx_files.polynomial import Polynomial
 from taut.networks.onnx_files.step import Step, UnknownOperationError
-from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, Tokens
+from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, TokenSource
 
 Reading = Callable[["Walk", Step, list[Any]], Any]
 READINGS: dict[str, Reading] = {}
@@ -65,12 +65,12 @@ class Walk:
         if step.kind in ACTIVATIONS:
             node, places = self.whole(self.entries(given[0]))
             y = self.run.activation(node, activation_module(step), step.name)
-            return (PlacedEntries(Tokens(y), places),)
+            return (PlacedEntries(TokenSource(y), places),)
         return (READINGS[step.kind](self, step, given),)
 
     def placed(self, node: Any, shape: tuple[int, ...]) -> PlacedEntries:
         """All entries of a region or node, in the order of a shape."""
-        tokens = Tokens(node)
+        tokens = TokenSource(node)
         return PlacedEntries(tokens, torch.arange(tokens.count).reshape(shape))
 
     def entries(self, value: Any) -> PlacedEntries:
@@ -96,7 +96,9 @@ class Walk:
         function, factor = found
         node, places = self.whole(value.of.times(factor))
         assert self.step is not None
-        return PlacedEntries(Tokens(self.run.activation(node, function, self.step.name)), places)
+        return PlacedEntries(
+            TokenSource(self.run.activation(node, function, self.step.name)), places
+        )
 
     def averaged(self, value: NormPart) -> PlacedEntries:
         """The mean of the last axis, or what is left without it: linear maps."""
