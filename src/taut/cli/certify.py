@@ -79,11 +79,22 @@ def certify(
             help="Certify the radius of each input's class in l1, l2 and linf, and attack it.",
         ),
     ] = ModelSettings.classify,
+    synonyms: Annotated[
+        str | None,
+        typer.Option(
+            help="File of synonyms, 'film: movie, picture' in each line or JSON: can any combination "
+            "of them change the class of a text?"
+        ),
+    ] = ModelSettings.synonyms,
+    nearest_words: Annotated[
+        int | None,
+        typer.Option(help="The same for so many words with the nearest embeddings."),
+    ] = ModelSettings.nearest_words,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            help="With --classify: seconds for the radii of each norm. With --vnnlib: seconds for "
-            "the verdict."
+            help="With --classify: seconds for the radii of each norm. With replaced words: "
+            "seconds for each text. With --vnnlib: seconds for the verdict."
         ),
     ] = ModelSettings.time_limit,
     vnnlib: Annotated[
@@ -126,7 +137,8 @@ def certify(
         settings = ModelSettings(
             inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
             context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,
-            classify=classify, time_limit=time_limit, limit=limit, max_length=max_length,
+            classify=classify, synonyms=synonyms, nearest_words=nearest_words,
+            time_limit=time_limit, limit=limit, max_length=max_length,
             seed=seed, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         from taut.networks import certify_model
@@ -157,6 +169,7 @@ def _show(found: ModelCertificate, depth: int) -> None:
     for sentence in certificate.headline(found.derivative).split("\n"):
         say(sentence)
     _show_radii(found)
+    _show_words(found)
     _show_inputs(found)
     table = Table("module", "bound (upper)", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
@@ -185,6 +198,18 @@ def _show_inputs(found: ModelCertificate) -> None:
         bound = f"{bound} (vacuous)" if vacuous[index] else bound
         table.add_row(*cells(label[:40], found.known(index), bound))
     Console().print(table)
+
+
+def _show_words(found: ModelCertificate) -> None:
+    """Whether replaced words can change the class of each text."""
+    for each in found.words:
+        changes = each.changes
+        told = {
+            "proved": f"none of {changes.combinations} texts of replaced words has another class",
+            "refuted": f"another class: {each.example}",
+            "open": f"undecided for {changes.combinations} texts of replaced words",
+        }[changes.verdict]
+        say(f"Class {changes.predicted} of {each.replacements.text!r}: {changes.verdict}, {told}.")
 
 
 def _show_radii(found: ModelCertificate) -> None:

@@ -32,6 +32,12 @@ from taut.networks.verification.verify import verify
 from taut.networks.vnnlib_files.read import VnnlibProperty, read_vnnlib
 from taut.networks.vnnlib_files.verify_vnnlib import PropertyVerdict, verify_vnnlib
 from taut.networks.word_changes import WordChanges, nearest_words, word_changes
+from taut.networks.word_replacements import (
+    WordReplacements,
+    nearest_replacements,
+    read_synonyms,
+    synonym_replacements,
+)
 
 __all__ = [
     "Activation",
@@ -52,16 +58,20 @@ __all__ = [
     "Verdict",
     "VnnlibProperty",
     "WordChanges",
+    "WordReplacements",
     "certified_radius",
     "certify",
     "certify_model",
     "local_lipschitz",
     "margins",
+    "nearest_replacements",
     "nearest_words",
     "propagate",
     "read_onnx",
+    "read_synonyms",
     "read_vnnlib",
     "register",
+    "synonym_replacements",
     "verify",
     "verify_vnnlib",
     "word_changes",

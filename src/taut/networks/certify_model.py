@@ -20,6 +20,7 @@ from taut.networks.certify import certify
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.derivative import local_lipschitz
 from taut.networks.domain_points import NetworkDomain
+from taut.networks.model_words import ReplacedWords, model_words
 from taut.networks.onnx_files.read import read_onnx
 
 
@@ -63,6 +64,8 @@ class ModelCertificate:
     classes
         The certified radius of each input's class in l1, l2 and l∞, with that of an attack; empty
         if it was not asked for.
+    words
+        For each text, whether replaced words can change its class; empty if it was not asked for.
     inputs
         What was read, or None if the bound holds for a whole shape.
     """
@@ -72,6 +75,7 @@ class ModelCertificate:
     certificate: Certificate
     derivative: Bound | None
     classes: tuple[AttackedRadius, ...]
+    words: tuple[ReplacedWords, ...]
     inputs: ContinuousInputs | None
 
     def known(self, index: int) -> str:
@@ -118,6 +122,8 @@ class ModelCertificate:
                 "margin": [float(v) for v in first.margin],
                 "norms": {each.name: each.to_dict() for each in self.classes},
             }
+        if self.words:
+            found["words"] = [each.to_dict() for each in self.words]
         return found
 
 
@@ -174,7 +180,13 @@ def certify_model(
                 network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit
             )
             classes.append(AttackedRadius(radius, radius.attack_radius(seed=settings.seed)))
-    return ModelCertificate(model, settings, certificate, derivative, tuple(classes), inputs)
+    words: tuple[ReplacedWords, ...] = ()
+    if inputs is not None and (settings.synonyms or settings.nearest_words):
+        progress("replacing words")
+        words = model_words(network, model, inputs.labels, settings)
+    return ModelCertificate(
+        model, settings, certificate, derivative, tuple(classes), words, inputs
+    )  # fmt: skip
 
 
 def _loaded(model: str, settings: ModelSettings) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -84,7 +85,7 @@ def word_changes(
         The embeddings of one input, (1, tokens, width).
     replacements
         For each token that may change, embeddings of what may stand in its place, (many, width).
-        :func:`nearest_words` finds those of the nearest words.
+        :func:`synonym_replacements` and :func:`nearest_replacements` find those of a text.
     mask, executed, optimise
         As in :func:`certified_radius`.
     time_limit
@@ -145,10 +146,19 @@ def nearest_words(embeddings: torch.Tensor, ids: Any, count: int) -> dict[int, t
     found = {}
     for place, word in enumerate(ids):
         if word is not None:
-            apart = (table.double() - table[int(word)].double()).norm(dim=1)
-            apart[int(word)] = math.inf
-            found[place] = table[apart.topk(min(count, len(table) - 1), largest=False).indices]
+            found[place] = table[nearest(table, int(word), count)]
     return found
+
+
+def nearest(
+    embeddings: torch.Tensor, word: int, count: int, never: Collection[int] = ()
+) -> torch.Tensor:
+    """The words nearest to one in l2, without it and without those of ``never``."""
+    table = embeddings.detach().double()
+    apart = (table - table[word]).norm(dim=1)
+    left_out = sorted({word, *never})
+    apart[left_out] = math.inf
+    return apart.topk(min(count, len(table) - len(left_out)), largest=False).indices
 
 
 def _checked(x: torch.Tensor, replacements: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:

@@ -93,7 +93,7 @@ def _hidden(bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 def _projection(walk: Walk, part: PlacedEntries) -> tuple[Any, Affine]:
-    """TokenSource, and the linear map that makes queries, keys or values of them, head by head."""
+    """Tokens, and the linear map that makes queries, keys or values of them, head by head."""
     x, (weight, bias) = part.tokens.affine()
     if part.tokens.is_image:
         raise walk.unknown("its queries, keys and values must be made of tokens")
