@@ -10,6 +10,7 @@ import torch
 from taut._base.rounding import EPS
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.propagation.activation_lines import Lines, lines
+from taut.networks.propagation.choices import HingeChoices
 from taut.networks.propagation.node import Node, Pulled, box_size
 from taut.networks.propagation.rows import Rows
 
@@ -27,8 +28,7 @@ class ActivationNode(Node):
         super().__init__(x)
         self.uneven = act.hinge is not None
         self.lines: Lines | None = None
-        self.choosing = False  # whether slopes from below are being optimised
-        self.chosen: torch.Tensor | None = None
+        self.choices: HingeChoices | None = None  # of rows from below
 
     def value(self) -> torch.Tensor:
         """φ(x)."""
@@ -59,12 +59,10 @@ class ActivationNode(Node):
         slope = rows.of(found.slope)
         rounding = 4 * EPS * rows.weighed(self.parents[0].sizes) * self.act.constant
         if lower and found.below is not None and found.floor is not None:
+            if self.choices is not None:
+                return self._pull_chosen(Rows(rows.dense(self.tokens)), self.choices)
             up, down = rows.values.clamp(min=0.0), rows.values.clamp(max=0.0)
             below, floor = rows.of(found.below), rows.of(found.floor)
-            if self.choosing:
-                below = self._choose(below, rows)
-                # both lines go through 0, where φ is 0
-                floor = floor + (below - rows.of(found.below)) * rows.of(self.parents[0].centre)
             values = up * below + down * slope
             ends = up * floor + down * rows.of(found.high)
             shift = ends.flatten(1).sum(dim=1)
@@ -78,23 +76,59 @@ class ActivationNode(Node):
         return Pulled((rows.but(rows.values * slope),), shift, error, rounding)
 
     @property
-    def is_bent(self) -> bool:
-        """Whether a slope from below can be chosen somewhere."""
-        return self.lines is not None and self.lines.below is not None
+    def bent(self) -> torch.Tensor:
+        """The entries, counted through all tokens, where a slope from below can be chosen."""
+        if self.lines is None or self.lines.below is None:
+            return torch.zeros(0, dtype=torch.long)
+        return self.lines.bent.flatten().nonzero()[:, 0]
 
-    def within(self, slopes: torch.Tensor) -> torch.Tensor:
-        """Slopes brought between those of both sides."""
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Between which a slope from below may be chosen."""
         assert self.act.hinge is not None
-        return slopes.clamp(self.act.hinge, 1.0)
+        return self.act.hinge, 1.0
 
-    def _choose(self, below: torch.Tensor, rows: Rows) -> torch.Tensor:
-        """The chosen slopes where the function is bent, at first those that it has."""
+    def _pull_chosen(self, rows: Rows, chosen: HingeChoices) -> Pulled:
+        """As :meth:`pull` from below, with slopes and signs of the row's own.
+
+        All lines go through 0, where φ is 0. Where the sign is known φ is a line itself, and
+        sign·input ≥ 0 times a multiplier is subtracted.
+        """
         assert self.lines is not None
-        if self.chosen is None or self.chosen.shape != rows.values.shape:
-            self.chosen = below.expand_as(rows.values).detach().clone()
-        if not self.chosen.requires_grad:
-            self.chosen = self.chosen.detach().clone().requires_grad_(True)
-        return torch.where(rows.of(self.lines.bent), self.chosen, below)
+        assert self.act.hinge is not None
+        (x,) = self.parents
+        assert x.box is not None
+        found, at, left = self.lines, chosen.places, self.act.hinge
+        flat = rows.values.flatten(1)
+        up, down = flat.clamp(min=0.0), flat.clamp(max=0.0)
+        slope, high = (each.flatten()[None].expand_as(flat) for each in (found.slope, found.high))
+        assert found.below is not None
+        assert found.floor is not None
+        below, floor = (each.flatten()[None].expand_as(flat) for each in (found.below, found.floor))
+        middle, box = x.centre.flatten()[at], x.box.flatten()[at]
+        here, doubt = torch.maximum(middle, left * middle), 8 * EPS * (middle.abs() + box)
+        line, top = chosen.slopes, slope[:, at]
+        over = high[:, at]
+        if chosen.signs is not None:
+            known = torch.where(chosen.signs > 0, torch.ones_like(line), left)
+            free = chosen.signs == 0
+            line, top = torch.where(free, line, known), torch.where(free, top, known)
+            over = torch.where(free, over, known * middle - here + doubt)
+        below = below.index_copy(1, at, line)
+        floor = floor.index_copy(1, at, line * middle - here - doubt)
+        slope, high = slope.index_copy(1, at, top), high.index_copy(1, at, over)
+        values = up * below + down * slope
+        ends = up * floor + down * high
+        shift = ends.sum(dim=1)
+        rounding = 4 * EPS * rows.weighed(x.sizes) * self.act.constant
+        rounding = rounding + ends.abs().sum(dim=1) * (flat.shape[1] * EPS)
+        if chosen.signs is not None and chosen.multipliers is not None:
+            push = chosen.multipliers * chosen.signs
+            values = values.index_add(1, at, push, alpha=-1)
+            shift = shift - (push * middle).sum(dim=1)
+            most = (push.abs() * (middle.abs() + box)).sum(dim=1)
+            rounding = rounding + most * ((len(at) + 8) * EPS)
+        return Pulled((rows.but(values.reshape(rows.values.shape)),), shift, 0.0, rounding)
 
 
 class ProductNode(Node):
