@@ -12,7 +12,7 @@ import torch
 
 @dataclass
 class HingeChoices:
-    """Slopes and signs at the places of an activation where it is bent.
+    """Slopes below an activation, at the places where it is bent.
 
     Attributes
     ----------
@@ -20,17 +20,32 @@ class HingeChoices:
         Which entries of the node, counted through all tokens, (places,).
     slopes
         Of the lines below the hinge, (rows, places).
-    signs
-        1 where only inputs ≥ 0 of the activation count, −1 where only those ≤ 0 do, 0 where both
-        do, (rows, places); None if all of them count everywhere.
-    multipliers
-        Numbers ≥ 0 for the conditions that ``signs`` are (theorem split-multipliers).
+    onward
+        Coefficients on the inputs with which the rows went on last, (rows, places).
     """
 
     places: torch.Tensor
     slopes: torch.Tensor
-    signs: torch.Tensor | None = None
-    multipliers: torch.Tensor | None = None
+    onward: torch.Tensor | None = None
+
+
+@dataclass
+class HingeStops:
+    """Places of an activation at which rows are not relaxed but taken down.
+
+    Attributes
+    ----------
+    places
+        As in :class:`HingeChoices`.
+    onward
+        Coefficients on the inputs of the activation with which the rows go on, (rows, places).
+    coefficients
+        Those on its outputs with which the rows came, (rows, places).
+    """
+
+    places: torch.Tensor
+    onward: torch.Tensor
+    coefficients: torch.Tensor | None = None
 
 
 @dataclass
