@@ -18,7 +18,7 @@ from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import margins, only_estimated
+from taut.networks.propagation.propagate import margins, rounding_of
 from taut.networks.propagation.record import record
 from taut.networks.propagation.replacement_set import ReplacementSet
 from taut.networks.propagation.rows import Rows
@@ -125,7 +125,7 @@ def word_changes(
     terms = (rows * last.centre).flatten(1)
     value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * last.width)
     least = float((value + moved).min())
-    rounding: Any = "estimated" if eps and only_estimated(eps) else "proved"
+    rounding = rounding_of([tape], eps)
     return WordChanges("proved" if least > 0 else "open", label, least, None, many, rounding)
 
 
@@ -158,7 +158,8 @@ def nearest(
     apart = (table - table[word]).norm(dim=1)
     left_out = sorted({word, *never})
     apart[left_out] = math.inf
-    return apart.topk(min(count, len(table) - len(left_out)), largest=False).indices
+    found: torch.Tensor = apart.topk(min(count, len(table) - len(left_out)), largest=False).indices
+    return found
 
 
 def _checked(x: torch.Tensor, replacements: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:

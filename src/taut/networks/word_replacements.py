@@ -88,7 +88,7 @@ def _from_json(text: str, path: Path) -> list[tuple[str, Sequence[str], str]]:
 
 
 def _from_lines(text: str, path: Path) -> list[tuple[str, Sequence[str], str]]:
-    found = []
+    found: list[tuple[str, Sequence[str], str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue

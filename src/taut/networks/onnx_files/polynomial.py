@@ -18,7 +18,7 @@ from taut.networks.operations.activation_slopes import FAST_GELU, GELU, SILU, Ac
 
 Terms = dict[tuple[Any, ...], float]  # coefficient of each product of factors; () is constant
 CLOSE = 1e-6  # how far the constants of GELU's tanh form may be from their digits, relative
-ERF = Activation(torch.erf, 0.0, 1.1283791670955128, bend=0.9679)  # 2/√π; at ±1/√2
+ERF = Activation(torch.erf, 0.0, 1.1283791670955128, bend=0.9679, accurate=True)  # 2/√π; at ±1/√2
 PLAIN = {"tanh": nn.Tanh(), "sigmoid": nn.Sigmoid(), "erf": ERF}
 
 
@@ -110,7 +110,9 @@ def _silu(argument: Terms) -> tuple[Any, float] | None:
         return None
     if c == 1:
         return nn.SiLU(), 1.0
-    return Activation(lambda x: x * torch.sigmoid(c * x), *SILU, bend=0.5 * c * 1.001), 1.0
+    return Activation(
+        lambda x: x * torch.sigmoid(c * x), *SILU, bend=0.5 * c * 1.001, accurate=True
+    ), 1.0
 
 
 def _gelu(function: str, argument: Terms) -> tuple[Any, float] | None:
@@ -118,7 +120,9 @@ def _gelu(function: str, argument: Terms) -> tuple[Any, float] | None:
     c = argument.get(("x",), 0.0)
     if function == "erf" and set(argument) == {("x",)} and c > 0:
         bend = 0.798 * math.sqrt(2) * c * 1.001
-        return Activation(lambda x: 0.5 * x * (1 + torch.erf(c * x)), *GELU, bend=bend), 1.0
+        return Activation(
+            lambda x: 0.5 * x * (1 + torch.erf(c * x)), *GELU, bend=bend, accurate=True
+        ), 1.0
     cube = argument.get(("x", "x", "x"), 0.0)
     usual = math.sqrt(2 / math.pi)
     if function == "tanh" and set(argument) == {("x",), ("x", "x", "x")}:
@@ -127,6 +131,6 @@ def _gelu(function: str, argument: Terms) -> tuple[Any, float] | None:
         if near:
             return Activation(
                 lambda x: 0.5 * x * (1 + torch.tanh(c * x + cube * x * x * x)), low, high,
-                bend=0.799,
+                bend=0.799, accurate=True,
             ), 1.0  # fmt: skip
     return None

@@ -18,7 +18,7 @@ from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import THEOREMS, only_estimated
+from taut.networks.propagation.propagate import THEOREMS, rounding_of
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import checked_request
 from taut.networks.propagation.rows import Rows
@@ -103,7 +103,9 @@ def verify(
         raise ValueError(f"verify takes one input at a time, got {len(domain.inputs)}")
     request = checked_request(question, norm, tokens, scale, device)
     begin = time.monotonic()
-    deadline = math.inf if time_limit is None else begin + real_number(time_limit, name="time_limit")
+    deadline = (
+        math.inf if time_limit is None else begin + real_number(time_limit, name="time_limit")
+    )
     seed = whole_number(seed, name="seed", least=0)
     tape = record(question, 0, device)
     output = tape[-1].centre
@@ -130,12 +132,9 @@ def verify(
     proved = int((lower > 0).sum())
     status = "refuted" if example is not None else "proved" if proved == len(lower) else "open"
     kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
-    doubtful = executed and (
-        any(node.kind == "constant" for node in tape) or only_estimated(eps)
-    )
     return Verdict(
         status, float(lower.min()), example, wanted.label, wanted.clauses, proved,
         len(lower), len(lower) - proved, time.monotonic() - begin, request.norm, request.where,
         ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])),
-        "estimated" if doubtful else "proved", executed,
+        rounding_of([tape], eps), executed,
     )  # fmt: skip
