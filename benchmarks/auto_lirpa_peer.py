@@ -19,7 +19,6 @@ from torch import nn
 from benchmarks.published_networks import FoldedTransformer
 
 
-
 def is_available() -> bool:
     return importlib.util.find_spec("auto_LiRPA") is not None
 

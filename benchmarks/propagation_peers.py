@@ -1,8 +1,8 @@
-"""Certified radii beside those of auto_LiRPA and of interval bounds, on the same images in one run.
+"""Certified radii beside those of auto_LiRPA and of interval bounds: same images, one run.
 
-``PYTHONPATH=path/to/auto_LiRPA python -m benchmarks.propagation_peers 10 2`` takes 10 images of MNIST
-for CROWN and interval bounds, and the first 2 of them for α-CROWN in l2, whose bounds take 40 s each.
-Without auto_LiRPA it is left out. The table is in docs/results/certified-radii.md.
+``PYTHONPATH=path/to/auto_LiRPA python -m benchmarks.propagation_peers 10 2`` takes 10 images of
+MNIST for CROWN and interval bounds, and the first 2 of them for α-CROWN in l2, whose bounds take
+40 s each. Without auto_LiRPA it is left out. The table is in docs/results/certified-radii.md.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def certify(
     synonyms: Annotated[
         str | None,
         typer.Option(
-            help="File of synonyms, 'film: movie, picture' in each line or JSON: can any combination "
-            "of them change the class of a text?"
+            help="File of synonyms ('film: movie, picture' in each line, or JSON): can any "
+            "combination of them change the class of a text?"
         ),
     ] = ModelSettings.synonyms,
     nearest_words: Annotated[

@@ -175,10 +175,13 @@ def certify_model(
     classes = []
     if inputs is not None and settings.classify:
         for norm in (1, 2, math.inf):
-            progress(f"certifying the classes in l{norm}")
+            stage = f"certifying the classes in l{norm}"
+            progress(stage)
             radius = certified_radius(
-                network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit
-            )
+                network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit,
+                progress=_counted(progress, stage),
+            )  # fmt: skip
+            progress(f"attacking the classes in l{norm}")
             classes.append(AttackedRadius(radius, radius.attack_radius(seed=settings.seed)))
     words: tuple[ReplacedWords, ...] = ()
     if inputs is not None and (settings.synonyms or settings.nearest_words):
@@ -187,6 +190,16 @@ def certify_model(
     return ModelCertificate(
         model, settings, certificate, derivative, tuple(classes), words, inputs
     )  # fmt: skip
+
+
+def _counted(progress: Callable[[str], object], stage: str) -> Callable[[int, int], object]:
+    """Progress through the inputs of a stage, told after each but the last."""
+
+    def told(done: int, all_: int) -> None:
+        if done < all_:
+            progress(f"{stage}, {done} of {all_} inputs done")
+
+    return told
 
 
 def _loaded(model: str, settings: ModelSettings) -> nn.Module:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -24,7 +23,7 @@ from taut.networks.propagation.node import UnboundedError
 from taut.networks.propagation.propagate import margins, rounding_of
 from taut.networks.propagation.radius_search import largest_radius
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import Request, checked_request
+from taut.networks.propagation.request import Request, checked_request, deadline_of
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import Slopes, lower_bounds
 from taut.networks.question import Question, ask
@@ -152,7 +151,7 @@ def certified_radius(
     predicted = logits.argmax(dim=1).cpu().numpy()
     ahead = (margins(predicted, logits.shape[1]).to(logits) * logits[:, None]).sum(dim=-1)
     first_order = np.ones(len(inputs))
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = deadline_of(time_limit)
     radius, finished = np.zeros(len(inputs)), np.ones(len(inputs), dtype=bool)
     for sample in range(len(inputs)):
         label = int(predicted[sample])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from taut.networks.propagation.node import UnboundedError
 from taut.networks.propagation.propagate import margins, rounding_of
 from taut.networks.propagation.record import record
 from taut.networks.propagation.replacement_set import ReplacementSet
+from taut.networks.propagation.request import deadline_of, refuse_padding
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import lower_bounds
 from taut.networks.question import Question, ask
@@ -103,6 +103,8 @@ def word_changes(
     """
     question, device = ask(module, At(x), None, mask, None, "l2", 0)
     found = _checked(x, replacements)
+    refuse_padding(question, list(found), x)
+    deadline = deadline_of(time_limit)
     tape = record(question, 0, device)
     last = tape[-1]
     compare_outputs(question, question.points(1), last.centre[None])
@@ -114,7 +116,6 @@ def word_changes(
     if example is not None:
         return WordChanges("refuted", label, -math.inf, example, many)
     fixed = {token: each.to(device, torch.float64) for token, each in found.items()}
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     eps = precision(module, At(x)) if executed else 0.0
     rows = margins([label], last.width).to(last.centre)[0][:, None]
     try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -22,7 +20,7 @@ from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import Request, checked_request
+from taut.networks.propagation.request import Request, checked_request, deadline_of
 from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, Propagation, Slack
 from taut.networks.propagation.rows import Rows
 from taut.networks.question import ask
@@ -108,7 +106,7 @@ def propagate(
         raise TypeError(f"domain must be taut.At(inputs, radius), got {type(domain).__name__}")
     question, device = ask(module, domain, context, mask, context_mask, "l2", 0)
     request = checked_request(question, norm, tokens, scale, device)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = deadline_of(time_limit)
     eps = precision(module, domain) if executed else 0.0
     report = progress or (lambda done, all_: None)
     tapes = [record(question, sample, device) for sample in range(len(domain.inputs))]
