@@ -14,7 +14,7 @@ CORNERS = 4  # inputs that are tried in the network, of each batch
 SMALL = 1e-12  # a bound of which no more is known than that it is above 0
 STEPS = 12  # gradient steps for each branch
 BATCH = 64  # branches that are split at a time
-CANDIDATES = 40  # places that are tried for each split
+CANDIDATES = 32  # places that are tried for each split
 
 
 class Tree:
