@@ -15,6 +15,7 @@ from taut.networks.propagation.rows import Rows, heads_apart
 from taut.networks.propagation.softmax_remainder import Remainder, softmax_remainder
 from taut.networks.propagation.softmax_rows import JointRows
 from taut.networks.propagation.value_change import ValueChange
+from taut.networks.propagation.value_factors import LIMIT
 from taut.networks.propagation.value_reference import ValueReference
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ class AttentionNode(Node):
         self.found = (scores, remainder)
         length = None if self.joint is None else self.joint.change(remainder.gap)
         factors = engine.factors(self.values, self.kv_heads)
-        self.change = ValueChange(factors, remainder.change, length, self.group)
+        limit = LIMIT / 10 if engine.quick else LIMIT
+        self.change = ValueChange(factors, remainder.change, length, self.group, limit)
         self._sizes(engine, remainder)
 
     def _weight_doubt(self) -> float:

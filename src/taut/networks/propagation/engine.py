@@ -67,6 +67,9 @@ class Engine:
         Called with the number of operations that are bounded, and of all.
     deadline
         ``time.monotonic()`` at which to give up.
+    quick
+        Whether to leave out, on the way, what takes long and rarely pays for deep networks in l∞:
+        joint bounds of scores, and contractions of many rows with all entries of the input.
     """
 
     def __init__(
@@ -76,8 +79,10 @@ class Engine:
         eps: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, all_: None,
         deadline: float = float("inf"),
+        *,
+        quick: bool = False,
     ) -> None:
-        self.nodes, self.inputs, self.deadline = nodes, inputs, deadline
+        self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
         self.entries = inputs.columns
         self._entries: dict[int, Entries] = {}

@@ -82,6 +82,22 @@ class InputSet:
         size = torch.linalg.vector_norm(share, ord=self.norm, dim=1)
         return still & (size * self._enlarge <= 1)
 
+    def corners(self, values: torch.Tensor) -> torch.Tensor:
+        """Deviations, (functions, tokens, width), where functions with such coefficients are least.
+
+        The coefficients are in units of the set, (functions, entries of moving tokens).
+        """
+        if self.norm == 2:
+            best = -values / values.norm(dim=-1, keepdim=True).clamp(min=1e-300)
+        elif self.norm == 1:
+            top = values.abs().argmax(dim=-1, keepdim=True)
+            best = torch.zeros_like(values).scatter(1, top, -values.gather(1, top).sign())
+        else:
+            best = -values.sign()
+        found = self.scale.new_zeros(len(values), *self.scale.shape)
+        found[:, self.moving] = best.reshape(len(values), -1, self.scale.shape[1])
+        return found * self.scale * (1 - 1e-6)
+
     def square(self, linear: torch.Tensor) -> torch.Tensor:
         """Largest sum of squares of functions (..., functions, entries) in units of the set.
 

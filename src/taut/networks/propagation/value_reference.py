@@ -35,16 +35,16 @@ class ValueReference:
         self.direct = change.factors.inputs.norm < float("inf") or linear.shape[-1] == 0
         if self.direct:
             return
-        weight = torch.einsum("hid,hjdk->hijk", reference, linear).abs()
-        least = LEAST * weight.mean(dim=-1, keepdim=True)
-        weight = torch.maximum(weight, least).clamp(min=SMALLEST)
-        scaled = linear[:, None] / weight[..., None, :]  # heads, queries, keys, width, entries
-        form = scaled @ linear[:, None].mT
-        trace = form.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
-        more = (linear.shape[-1] + 64) * 8 * EPS * trace + SMALLEST
-        eye = torch.eye(form.shape[-1], dtype=form.dtype, device=form.device)
-        self.form = form + more[..., None, None] * eye
-        self.total = weight.sum(dim=-1) * (1 + 1e-9)
+        heads, queries, keys = change.change.shape
+        width = linear.shape[-2]
+        form = linear.new_zeros(heads, queries, keys, width, width)
+        self.total = linear.new_zeros(heads, queries, keys)
+        for head in range(heads):  # one key at a time: the table of all of them is large
+            for key in range(keys):
+                form[head, :, key], self.total[head, :, key] = _form(
+                    reference[head], linear[head, key]
+                )
+        self.form = form
 
     def reach(self, a: torch.Tensor) -> torch.Tensor:
         """Radius of a·δv of each key, (rows, heads, queries, keys), a (rows, heads, queries, d)."""
@@ -62,3 +62,15 @@ class ValueReference:
         doubt = a.norm(dim=-1)[..., None] * change.lengths[:, None] * ((a.shape[-1] + 8) * 4 * EPS)
         rest = torch.einsum("shid,hjd->shij", size, change.errors) + doubt
         return torch.minimum(plain, near + rest) * (1 + 1e-9)
+
+
+def _form(a: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The quadratic form, and the sum of its weights, for each of these rows, (rows, width)."""
+    weight = (a @ v).abs()
+    least = LEAST * weight.mean(dim=-1, keepdim=True)
+    weight = torch.maximum(weight, least).clamp(min=SMALLEST)
+    form = (v / weight[:, None]) @ v.mT
+    trace = form.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
+    more = (v.shape[-1] + 64) * 8 * EPS * trace + SMALLEST
+    eye = torch.eye(len(v), dtype=v.dtype, device=v.device)
+    return form + more[:, None, None] * eye, weight.sum(dim=-1) * (1 + 1e-9)

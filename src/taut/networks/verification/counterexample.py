@@ -14,7 +14,7 @@ from taut.networks.question import Question
 from taut.networks.verification.property import Property
 
 STEPS = 40
-RESTARTS = 4
+RESTARTS = 3
 
 
 def find_counterexample(
@@ -42,7 +42,7 @@ def find_counterexample(
                 outputs = _outputs(question, points)
                 worst = _of_clauses(wanted, outputs)
                 (slope,) = torch.autograd.grad(worst.sum(), moved)
-            found = _violation(question, wanted, inputs, points.detach(), outputs.detach())
+            found = _violating(question, wanted, inputs, points.detach(), outputs.detach())
             if found is not None:
                 return found
             if time.monotonic() > deadline:
@@ -66,7 +66,14 @@ def _of_clauses(wanted: Property, outputs: torch.Tensor) -> torch.Tensor:
     return ahead.masked_fill(other.to(ahead.device), -torch.inf).amax(dim=1)
 
 
-def _violation(
+def violation(
+    question: Question, wanted: Property, inputs: InputSet, points: torch.Tensor
+) -> torch.Tensor | None:
+    """One of these points, (1, ...), if it lies in the set and violates the property."""
+    return _violating(question, wanted, inputs, points, _outputs(question, points))
+
+
+def _violating(
     question: Question, wanted: Property, inputs: InputSet, points: torch.Tensor,
     outputs: torch.Tensor,
 ) -> torch.Tensor | None:  # fmt: skip

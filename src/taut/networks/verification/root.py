@@ -10,12 +10,13 @@ from taut._base.rounding import EPS
 from taut.networks.propagation.ascent import Leaf, ascend
 from taut.networks.propagation.attention_below import first_choices, narrow, tangent_limits
 from taut.networks.propagation.attention_node import AttentionNode
+from taut.networks.propagation.engine import Engine
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import chosen_slopes
 from taut.networks.propagation.value_reference import ValueReference
 from taut.networks.verification.condensed import Condensed, Functions
 
-FIRST, TOGETHER = 12, 24  # gradient steps for slopes, and for the choices of attention as well
+STEPS = 30  # gradient steps
 TANGENT, CORNER, MIXTURE = 0.02, 0.1, 0.3  # rates
 
 
@@ -38,52 +39,59 @@ class Root(NamedTuple):
 
 
 class _Mixture:
-    """Logarithms of the share of each function, (1, functions)."""
+    """A sum of the functions of a clause, less what they must exceed, with shares ≥ 0.
 
-    def __init__(self, like: torch.Tensor) -> None:
-        self.logs = torch.zeros_like(like)[None]
+    Attributes
+    ----------
+    logs
+        Logarithms of the shares, (1, functions).
+    """
+
+    def __init__(self, engine: Engine, rows: torch.Tensor, above: torch.Tensor) -> None:
+        self.engine, self.rows, self.above = engine, rows, above
+        self.logs = torch.zeros_like(above)[None]
 
     @property
-    def share(self) -> torch.Tensor:
-        return torch.softmax(self.logs, dim=1)
+    def row(self) -> torch.Tensor:
+        """Its coefficients on the output, (1, tokens, width)."""
+        return torch.einsum("sf,ftw->stw", torch.softmax(self.logs, dim=1), self.rows)
+
+    def value(self) -> torch.Tensor:
+        """Its value at the centre, rounded down."""
+        share = torch.softmax(self.logs, dim=1)
+        terms = torch.cat(
+            ((self.row * self.engine.nodes[-1].centre).flatten(1), -share * self.above), dim=1
+        )
+        return terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
+
+    def bound(self) -> torch.Tensor:
+        """Lower bound, for the choices as they are."""
+        found = self.engine.carry([(self.engine.nodes[-1], Rows(self.row))], lower=True)
+        return self.value() + found.shift - found.half
 
 
-def bound_root(relus: Condensed, rows: torch.Tensor, values: torch.Tensor) -> Root:
-    """The best mixture of functions (functions, tokens, width) with these values at the centre.
+def bound_root(relus: Condensed, rows: torch.Tensor, above: torch.Tensor) -> Root:
+    """The best mixture of functions (functions, tokens, width) of the output.
 
     A mixture that is above 0 everywhere proves that at every input some function is.
     """
     engine = relus.engine
-    mixture = _Mixture(values)
-
-    def bound() -> torch.Tensor:
-        row = torch.einsum("sf,ftw->stw", mixture.share, rows)
-        found = engine.carry([(engine.nodes[-1], Rows(row))], lower=True)
-        return mixture.share @ values + found.shift - found.half
-
+    mixture = _Mixture(engine, rows, above)
     attention = [n for n in engine.nodes if isinstance(n, AttentionNode) and narrow(n)]
     try:
-        with chosen_slopes(engine, 1) as leaves:
+        with torch.no_grad(), chosen_slopes(engine, 1) as leaves:
             if len(rows) > 1:
                 leaves.append(Leaf(mixture, "logs", (-30.0, 30.0), MIXTURE))
-            found = ascend(bound, leaves, FIRST, goal=0.0)
-            if float(found) <= 0 and attention:
-                with torch.no_grad():
-                    bound()
-                leaves += [leaf for node in attention for leaf in _attention_leaves(node)]
-                found = torch.maximum(found, ascend(bound, leaves, TOGETHER, goal=0.0))
-            with torch.no_grad():
-                bound()
-            none = values.new_zeros(1, 0)
+            mixture.bound()  # shows the rows that come to attention
+            leaves += [leaf for node in attention for leaf in _attention_leaves(node)]
+            found = ascend(mixture.bound, leaves, STEPS, goal=0.0)
+            mixture.bound()
+            none = above.new_zeros(1, 0)
             choices = [node.choices for node in relus.hinges if node.choices is not None]
             slopes = torch.cat([none, *(each.slopes for each in choices)], dim=1)
             onward = [none if each.onward is None else each.onward for each in choices]
-            with torch.no_grad():
-                share = mixture.share
-                row = torch.einsum("sf,ftw->stw", share, rows)
-                of = relus.function(row, torch.cat([none, *onward], dim=1))
-                of.shift = of.shift + share @ values
-                of.error = of.error + (share @ values.abs()) * (16 * len(values) * EPS)
+            of = relus.function(mixture.row, torch.cat([none, *onward], dim=1))
+            of.shift = of.shift + mixture.value()
     finally:
         for node in attention:
             node.choices = node.reference = None
@@ -92,8 +100,8 @@ def bound_root(relus: Condensed, rows: torch.Tensor, values: torch.Tensor) -> Ro
 
 def _attention_leaves(node: AttentionNode) -> list[Leaf]:
     """The choices of attention, near the row that came last."""
-    assert node.change is not None
-    assert node.asked is not None
+    if node.change is None or node.asked is None:
+        return []
     node.reference = ValueReference(node.change, node.asked)
     node.choices = first_choices(node)
     return [

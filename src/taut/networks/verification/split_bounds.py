@@ -56,14 +56,49 @@ class SplitBounds:
 
     def __init__(self, relus: Condensed) -> None:
         self.relus = relus
-        # the chord of every undecided ReLU, as high as both of its ends need
-        low, high, left = relus.low, relus.high, relus.left
-        self.chord = ((high - left * low) / (high - low)).clamp(max=1.0)
-        over = torch.maximum((left - self.chord) * low, (1 - self.chord) * high).clamp(min=0.0)
-        self.over = over * (1 + 16 * EPS)
-        self.units = 16 * (len(low) + 64) * EPS  # of sums over all ReLUs
+        self.low, self.high = relus.low.clone(), relus.high.clone()
+        self.units = 16 * (len(self.low) + 64) * EPS  # of sums over all ReLUs
         # output at the centre from lines through 0, rounded outward
         self.doubt = 16 * EPS * (relus.centre.abs() + relus.value.abs())
+        self.linear = relus.inputs.linear  # of the branches that were bounded last, on the input
+        self._find_chords()
+
+    def _find_chords(self) -> None:
+        """The chord of every ReLU, as high as both of its ends need."""
+        low, high, left = self.low, self.high, self.relus.left
+        chord = (high - left * low) / (high - low).clamp(min=1e-300)
+        self.chord = torch.minimum(torch.maximum(chord, left), torch.ones_like(left))
+        over = torch.maximum((left - self.chord) * low, (1 - self.chord) * high).clamp(min=0.0)
+        self.over = over * (1 + 16 * EPS)
+
+    @property
+    def known(self) -> torch.Tensor:
+        """Signs that hold on the whole set, (1, ReLUs)."""
+        return ((self.low >= 0).to(self.low) - (self.high <= 0).to(self.low))[None]
+
+    def tighten(self, slopes: torch.Tensor, steps: int) -> None:
+        """Narrow the intervals of the ReLUs after the first node, by slopes of their own."""
+        relus = self.relus
+        begin = 0
+        for count in relus.counts:
+            at = torch.arange(begin, begin + count)
+            begin += count
+            if int(at[0]) == 0 or not count:
+                continue
+            for sign, ends in ((1.0, self.low), (-1.0, self.high)):
+                of = relus.inputs.chosen(at)
+                of = Functions(
+                    sign * of.linear, sign * of.outer, of.inner, sign * of.shift, of.error
+                )
+                many = Branches(
+                    self.known.repeat(count, 1), slopes.repeat(count, 1),
+                    slopes.new_zeros(count, len(self.low)), slopes.new_full((count,), -torch.inf),
+                )  # fmt: skip
+                self.improve(of, many, steps, goal=torch.inf)
+                found = relus.centre[at] + sign * (many.lower - self.doubt[at])
+                narrower = torch.maximum if sign > 0 else torch.minimum
+                ends[at] = narrower(ends[at], found)
+            self._find_chords()
 
     def bound(self, of: Functions, many: Branches) -> tuple[torch.Tensor, torch.Tensor]:
         """Lower bound of one function on each branch, and its coefficients on the outputs."""
@@ -82,12 +117,14 @@ class SplitBounds:
             found = found + held.sum(dim=1)
             parts.append(outer)
         if not parts:
+            self.linear = of.linear
             return found - relus.engine.inputs.reach(of.linear), of.outer
         moved = torch.cat(change[::-1], dim=1)
         inputs = relus.inputs
         linear = of.linear + moved @ inputs.linear
         found = found + moved @ inputs.shift - moved.abs() @ inputs.error
         found = found - relus.engine.inputs.reach(linear)
+        self.linear = linear.detach()
         return found, torch.cat(parts[::-1], dim=1)
 
     def _hinge(
@@ -113,14 +150,13 @@ class SplitBounds:
         held = held - outer.abs() * self.doubt[at] - push.abs() * (self.units * middle.abs())
         return lines - push, held
 
-    def improve(self, of: Functions, many: Branches, steps: int) -> torch.Tensor:
-        """Raise the bounds by so many gradient steps; the coefficients of the best ones."""
+    def improve(self, of: Functions, many: Branches, steps: int, goal: float = 0.0) -> None:
+        """Raise the bounds by so many gradient steps, or until they are above the goal."""
         leaves = [Leaf(many, "slopes", (self.relus.left, 1.0), SLOPE)]
         if bool(many.signs.any()):
             leaves.append(Leaf(many, "multipliers", (0.0, torch.inf), MULTIPLIER))
-        found = ascend(lambda: self.bound(of, many)[0], leaves, steps, goal=0.0)
+        found = ascend(lambda: self.bound(of, many)[0], leaves, steps, goal)
         many.lower = torch.maximum(many.lower, found)
-        return self.look(of, many)[1]
 
     @torch.no_grad()
     def look(self, of: Functions, many: Branches) -> tuple[torch.Tensor, torch.Tensor]:
@@ -135,7 +171,7 @@ class SplitBounds:
         """
         relus = self.relus
         line = torch.minimum(
-            (1 - many.slopes) * relus.high, (many.slopes - relus.left) * -relus.low
+            (1 - many.slopes) * self.high, (many.slopes - relus.left) * -self.low
         )
         line = torch.maximum(line, self.over / 2)
         gain = -outer.clamp(max=0.0) * self.over + outer.clamp(min=0.0) * line

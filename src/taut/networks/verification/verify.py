@@ -6,30 +6,28 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
 
-from taut._base.checks import real_number, whole_number
+from taut._base.checks import whole_number
 from taut._base.domain import At
-from taut._base.rounding import EPS
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
-from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
-from taut.networks.propagation.node import UnboundedError
 from taut.networks.propagation.propagate import THEOREMS, rounding_of
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import checked_request
-from taut.networks.propagation.rows import Rows
-from taut.networks.propagation.slopes import lower_bounds
+from taut.networks.propagation.request import checked_request, deadline_of
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
-from taut.networks.verification.counterexample import find_counterexample
 from taut.networks.verification.property import class_property, given_property
+from taut.networks.verification.search import Search
+from taut.networks.verification.state import StateFile, fingerprint
 from taut.networks.verification.verdict import Verdict
 
-STEPS = 20  # of the slopes at the beginning
+FIRST = ("affine-rows",)
+LAST = ("split-multipliers",)
 
 
 @torch.no_grad()
@@ -102,10 +100,7 @@ def verify(
     if len(domain.inputs) != 1:
         raise ValueError(f"verify takes one input at a time, got {len(domain.inputs)}")
     request = checked_request(question, norm, tokens, scale, device)
-    begin = time.monotonic()
-    deadline = (
-        math.inf if time_limit is None else begin + real_number(time_limit, name="time_limit")
-    )
+    deadline = deadline_of(time_limit)
     seed = whole_number(seed, name="seed", least=0)
     tape = record(question, 0, device)
     output = tape[-1].centre
@@ -118,23 +113,38 @@ def verify(
         wanted = given_property(output, targets, above, clauses)
     eps = precision(module, domain) if executed else 0.0
     inputs = InputSet(request.radius[0], request.norm, request.scale[0])
-    example = find_counterexample(question, wanted, inputs, seed, deadline)
-    lower = torch.full((wanted.clauses,), -math.inf, dtype=torch.float64)
-    if example is None:
-        try:
-            engine = Engine(tape, inputs, eps, deadline=deadline)
-            terms = (wanted.rows * tape[-1].centre).flatten(1)
-            value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
-            low = value + lower_bounds(engine, Rows(wanted.rows), STEPS) - wanted.above
-            lower = torch.stack([low[wanted.clause == c].max() for c in range(wanted.clauses)])
-        except (UnboundedError, OutOfTimeError):
-            pass
-    proved = int((lower > 0).sum())
-    status = "refuted" if example is not None else "proved" if proved == len(lower) else "open"
-    kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
-    return Verdict(
-        status, float(lower.min()), example, wanted.label, wanted.clauses, proved,
-        len(lower), len(lower) - proved, time.monotonic() - begin, request.norm, request.where,
-        ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])),
-        rounding_of([tape], eps), executed,
+    word = fingerprint(
+        module, domain.inputs, request.radius[0], request.norm, request.scale[0], mask, executed,
+        wanted.rows, wanted.above, wanted.clause,
     )  # fmt: skip
+    search = Search(question, wanted, inputs, StateFile(folder, word), deadline)
+    kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
+
+    def so_far() -> Verdict:
+        state = search.state
+        example = None if state.example is None else torch.from_numpy(state.example)
+        status: Literal["proved", "refuted", "open"] = "open"
+        if example is not None:
+            status = "refuted"
+        elif search.proved == wanted.clauses:
+            status = "proved"
+        return Verdict(
+            status, float(state.lower.min()), example, wanted.label, wanted.clauses, search.proved,
+            state.bounded, search.waiting if status == "open" else 0, search.seconds,
+            request.norm, request.where,
+            (*FIRST, *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]), *LAST),
+            rounding_of([tape], eps), executed,
+            search.note if status == "open" else "",
+        )  # fmt: skip
+
+    def told() -> None:
+        if progress is not None:
+            progress(so_far())
+
+    try:
+        search.attack(seed)
+        told()
+        search.bound(tape, eps, told)
+    finally:
+        search.save()
+    return so_far()
