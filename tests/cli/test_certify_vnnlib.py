@@ -78,7 +78,7 @@ def test_json_of_compressed_files(folder):
         (["net.onnx", "--vnnlib", "classes.vnnlib"], "3 outputs, Y_0 to Y_2, and the network"),
         (["net.onnx", "--vnnlib", "safe.vnnlib", "--time-limit", "0"], "--time-limit"),
         (["pool.onnx", "--vnnlib", "safe.vnnlib"], "MaxPool at node 'largest'"),
-        (["net.onnx", "--inputs", "x.npy", "--counterexample", "c"], "--counterexample needs"),
+        (["net.onnx", "--inputs", "x.npy", "--counterexample", "c"], "need --vnnlib"),
     ],
 )
 def test_wrong_input_is_one_clear_line(arguments, words, folder):

@@ -70,7 +70,7 @@ def test_tokens_that_are_padding():
     assert tt.propagate(model, taut.At(x, 0.01), tokens=[0], mask=mask)
 
 
-@pytest.mark.parametrize("name", ["propagate", "certified_radius", "word_changes"])
+@pytest.mark.parametrize("name", CALLS)
 def test_a_negative_time_limit(name):
     for limit in (-1.0, math.nan):
         with pytest.raises(ValueError, match="time_limit"):

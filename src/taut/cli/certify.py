@@ -107,6 +107,12 @@ def certify(
         Path | None,
         typer.Option(help="With --vnnlib: file for the input that refutes the property."),
     ] = None,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --vnnlib: folder for the state, so that the same command carries on."
+        ),
+    ] = None,
     dtype: Dtype = ModelSettings.dtype,
     revision: Revision = ModelSettings.revision,
     limit: Annotated[
@@ -129,11 +135,13 @@ def certify(
         with explained("certify", "onnx", "torch"):
             if inputs or shape or context_shape or radius is not None or classify:
                 raise ValueError("--vnnlib says which inputs are meant: give no others with it")
-            code = show_verdict(model, vnnlib, time_limit, seed, counterexample, json=json)
+            code = show_verdict(
+                model, vnnlib, time_limit, seed, counterexample, output_dir, json=json
+            )
         raise typer.Exit(code)
     with explained("certify", "hf", "torch"):
-        if counterexample is not None:
-            raise ValueError("--counterexample needs --vnnlib")
+        if counterexample is not None or output_dir is not None:
+            raise ValueError("--counterexample and --output-dir need --vnnlib")
         settings = ModelSettings(
             inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
             context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,

@@ -19,7 +19,7 @@ EVERY = 5.0  # seconds between two lines of progress
 
 def show_verdict(
     model: str, vnnlib: Path, time_limit: float | None, seed: int, counterexample: Path | None,
-    *, json: bool,
+    folder: Path | None, *, json: bool,
 ) -> int:  # fmt: skip
     """Put the property to the network, print the verdict, and return the exit code."""
     if not model.endswith((".onnx", ".onnx.gz")):
@@ -32,6 +32,7 @@ def show_verdict(
     quiet = json or not sys.stderr.isatty()
     found = verify_vnnlib(
         read_onnx(model), read_vnnlib(vnnlib), time_limit=time_limit, seed=seed,
+        folder=folder,
         progress=None if quiet else _Progress(),
     )  # fmt: skip
     if counterexample is not None and found.example is not None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -81,6 +82,7 @@ def verify_vnnlib(
     input_shape: tuple[int, ...] | None = None,
     executed: bool = True,
     time_limit: float | None = None,
+    folder: str | Path | None = None,
     progress: Callable[[Verdict], object] | None = None,
     seed: int = 0,
 ) -> PropertyVerdict:
@@ -102,6 +104,8 @@ def verify_vnnlib(
         As in :func:`verify`.
     time_limit
         Seconds for all boxes together.
+    folder
+        Where the state is kept, a folder for each box, so that the same call carries on.
     """
     shape = tuple(getattr(module, "input_shape", ()) if input_shape is None else input_shape)
     if math.prod(shape) != wanted.inputs:
@@ -114,7 +118,7 @@ def verify_vnnlib(
     for case in wanted.cases:
         boxes.setdefault((case.lower, case.upper), []).append(case)
     found: list[Verdict] = []
-    for box, cases in boxes.items():
+    for number, (box, cases) in enumerate(boxes.items(), start=1):
         middle, half = _ball(box)
         x = torch.from_numpy(middle).reshape(1, *shape)
         output = _checked_output(module, x, wanted)
@@ -123,6 +127,7 @@ def verify_vnnlib(
         part = verify(
             module, At(x, 1.0), norm=math.inf, scale=torch.from_numpy(half).reshape(shape),
             targets=rows, above=above, clauses=clauses, executed=executed, time_limit=left,
+            folder=None if folder is None else Path(folder) / f"box-{number}",
             progress=progress, seed=seed,
         )  # fmt: skip
         found.append(part)
