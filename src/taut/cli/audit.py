@@ -23,6 +23,7 @@ from taut.cli.options import (
     Revision,
     TrustRemoteCode,
     comma_separated,
+    command_line,
     numbers,
     queries_of,
 )
@@ -205,8 +206,9 @@ def _audit(
 
     form.check()
     record = run(
-        model, data, name=name, folder=folder, shard=shard, progress=True, settings=settings
-    )
+        model, data, name=name, folder=folder, shard=shard, progress=True, settings=settings,
+        command=command_line(),
+    )  # fmt: skip
     if is_first_process():  # the others have nothing to add
         form.give(record)
     done = record.complete if record.shard is None else record.shard.complete
