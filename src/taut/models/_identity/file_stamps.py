@@ -27,7 +27,7 @@ def file_stamp(place: str, revision: str | None = None) -> str | None:
         if file.is_file():
             stat = file.stat()
             inside = str(file.relative_to(path.parent))
-            # The time of the last change of the entry cannot be set by hand, as that of content can.
+            # The last of these times cannot be set by hand.
             seen = (inside, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
             parts.append(repr(seen).encode())
     return combined_digest(os.fsencode(path.resolve()), *parts).hex()
