@@ -12,8 +12,12 @@ from formula_mathml import (
 STRONG = {*"‖√∞∂∇⟨⟩⌊⌋⌈⌉^_′±×·∘⊙⊗∪∩ℓ−", *RELATIONS, *LARGE, *SUBSCRIPTS, *SUPERSCRIPTS, *ACCENTS}
 GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩϕϵℝ"
 NAME = re.compile(r"[A-Za-z]{2,}(_[A-Za-z]{2,})+|__\w+__")  # of a file or variable: it is code
-CHUNK = re.compile(r"\s+|-[A-Za-z]{4,}|(?:(?!-[A-Za-z]{4})\S)+")  # of √ε-Lipschitz the first part
+# Between spaces, but of √(s² + ε)-Lipschitz the formula alone.
+CHUNK = re.compile(
+    r"\s+|(?<=[)\]½α-ω])-[A-Za-z]{4,}|(?:(?!(?<=[)\]½α-ω])-[A-Za-z]{4})\S)+"
+)
 END = ".,;:?!"
+LETTER = re.compile("[A-Za-z]|([Wb][qkvo])+")
 ARTICLES = ("a", "A", "I")
 
 
@@ -30,7 +34,7 @@ def find_formulas(text: str, *, letters: bool = False) -> list[tuple[bool, str]]
         for part, bracket in _split_at_open_brackets(piece):
             before, formula, after = _trimmed(part)
             strong = any(c in STRONG or c in GREEK for c in formula)
-            lone = letters and len(formula) == 1 and formula.isalpha() and formula not in ARTICLES
+            lone = letters and bool(LETTER.fullmatch(formula)) and formula not in ARTICLES
             if formula and (strong or lone):
                 _add(found, False, before)
                 _add(found, True, formula)
@@ -115,6 +119,8 @@ def _is_likely(chunk: str) -> bool:
     if chunk in ("…", "+", "−", "-", "/", "|") or bare in ("…", ""):
         return chunk != "-"
     for word in re.findall(r"[A-Za-z]+", bare):
+        if LETTER.fullmatch(word):
+            continue
         if len(word) > 3 and word not in WORDS:
             return False
         if len(word) > 1 and word not in WORDS and not _beside_symbol(bare, word):
@@ -130,7 +136,7 @@ def _is_likely(chunk: str) -> bool:
 
 
 ENGLISH = {"inf", "mean", "span", "rank", "floor", "sign", "sin", "max", "min", "mod", "eps", "dist",
-           "median", "log", "conv", "tr", "arg", "scale", "tolerance", "epsilon",
+           "median", "log", "conv", "tr", "arg", "scale", "stack", "factor", "tolerance", "epsilon",
            "query", "key", "variance", "temperature"}  # fmt: skip
 
 
@@ -158,9 +164,9 @@ def _trimmed(piece: str) -> tuple[str, str, str]:
             piece, before = piece[1:], before + first
         elif _wrapped(piece):
             piece, before, after = piece[1:-1], before + first, last + after
-        elif match := re.match(r"(a|A|I)\s+", piece):
+        elif match := re.match(r"(a|A|I)\s+(?![=≤≥<>∈+−·])", piece):
             piece, before = piece[match.end() :], before + match[0]
-        elif match := re.search(r"\s+(a|A|I)$", piece):
+        elif match := re.search(r"(?<![=≤≥<>∈+−·])\s+(a|A|I)$", piece):
             piece, after = piece[: match.start()], match[0] + after
         else:
             break

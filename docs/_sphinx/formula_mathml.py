@@ -19,7 +19,7 @@ OPERATORS = "+−-±∓·×∘⊙⊗∗*/⁄,;:…∪∩∖!|‖~∀∃¬∧∨"
 WORDS = {
     "softmax", "max", "min", "exp", "log", "ln", "tanh", "osc", "Diag", "diag", "sigmoid", "expm1",
     "sup", "inf", "arg", "argmax", "argmin", "sign", "KL", "tr", "rank", "span", "lse", "erf",
-    "scale", "tolerance", "epsilon", "query", "key", "variance", "temperature", "supp", "conv", "det", "vec", "mean", "Var", "Cov", "TV", "relu", "ReLU", "GELU", "erfc",
+    "stack", "scale", "factor", "tolerance", "epsilon", "query", "key", "variance", "temperature", "supp", "conv", "det", "vec", "mean", "Var", "Cov", "TV", "relu", "ReLU", "GELU", "erfc",
     "cosh", "sinh", "cos", "sin", "eps", "ulp", "fl", "mod", "dist", "diam", "floor", "median",
 }  # fmt: skip
 TOKEN = re.compile(
@@ -115,8 +115,10 @@ class _Reader:
             self.take()
             return self.row("}")
         sign = f"<mo>{self.take()}</mo>" if self.next in "−-+" else ""
+        if re.fullmatch("[ijklmnt]{2,3}", self.next):  # A_ij
+            return sign + "".join(f"<mi>{letter}</mi>" for letter in self.take())
         if len(self.next) > 1 and self.next.isalpha() and self.next not in WORDS:
-            word = self.take()  # s_ij, and x^T y: one letter below or above, unless all are indices
+            word = self.take()  # one letter below or above, and the others beside it
             self.tokens.insert(self.place, word[1:])
             return f"{sign}<mi>{word[0]}</mi>"
         return sign + self.atom()
@@ -189,6 +191,9 @@ class _Reader:
 
     def letters(self, word: str) -> str:
         """A function by its name, weights such as Wq, or a product of letters."""
+        if re.fullmatch("([Wb][qkvo]){2,}", word):
+            self.tokens[self.place : self.place] = [word[2:]]
+            word = word[:2]
         if word in WORDS or len(word) > 3:
             return f"<mi>{word}</mi>"
         if re.fullmatch(r"[Wb][qkvo]", word):
