@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "_sphinx"))
 
-import taut  # noqa: E402
+import taut
 
 project = "taut"
 author = "The taut developers"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from formula_mathml import (
-    ACCENTS, CLOSE, FRACTIONS, LARGE, OPEN, RELATIONS, SUBSCRIPTS, SUPERSCRIPTS, WORDS,
+    ACCENTS,
+    CLOSE,
+    FRACTIONS,
+    LARGE,
+    OPEN,
+    RELATIONS,
+    SUBSCRIPTS,
+    SUPERSCRIPTS,
+    WORDS,
 )  # fmt: skip
 
 # One of these makes a formula of what it stands in; a word or a number alone does not.
@@ -13,9 +21,7 @@ STRONG = {*"‖√∞∂∇⟨⟩⌊⌋⌈⌉^_′±×·∘⊙⊗∪∩ℓ−", 
 GREEK = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩϕϵℝ"
 NAME = re.compile(r"[A-Za-z]{2,}(_[A-Za-z]{2,})+|__\w+__")  # of a file or variable: it is code
 # Between spaces, but of √(s² + ε)-Lipschitz the formula alone.
-CHUNK = re.compile(
-    r"\s+|(?<=[)\]½α-ω])-[A-Za-z]{4,}|(?:(?!(?<=[)\]½α-ω])-[A-Za-z]{4})\S)+"
-)
+CHUNK = re.compile(r"\s+|(?<=[)\]½α-ω])-[A-Za-z]{4,}|(?:(?!(?<=[)\]½α-ω])-[A-Za-z]{4})\S)+")
 END = ".,;:?!"
 LETTER = re.compile("[A-Za-z]|([Wb][qkvo])+")
 ARTICLES = ("a", "A", "I")
@@ -81,7 +87,7 @@ def _runs(text: str) -> list[tuple[str, bool]]:
                 found.append((chunk, False))
             continue
         likely = _is_likely(chunk) or (depth > 0 and chunk.strip(END + "()") in WORDS)
-        starts = not found or not found[-1][1] or depth <= 0 and _ends(found[-1][0])
+        starts = not found or not found[-1][1] or (depth <= 0 and _ends(found[-1][0]))
         if likely and not starts:
             _join(found, chunk)
         else:
@@ -135,11 +141,37 @@ def _is_likely(chunk: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z()\[\]{}|,+/=<>*…-]+", chunk.strip(END)))
 
 
-ENGLISH = {"inf", "mean", "span", "rank", "floor", "sign", "sin", "max", "min", "mod", "eps", "dist",
-           "median", "log", "conv", "tr", "arg", "scale", "stack", "factor", "tolerance", "epsilon",
-           "query", "key", "variance", "temperature"}  # fmt: skip
-
-
+# Of the words in formulas, those that stand in sentences too.
+ENGLISH = set(
+    [
+        "inf",
+        "mean",
+        "span",
+        "rank",
+        "floor",
+        "sign",
+        "sin",
+        "max",
+        "min",
+        "mod",
+        "eps",
+        "dist",
+        "median",
+        "log",
+        "conv",
+        "tr",
+        "arg",
+        "scale",
+        "stack",
+        "factor",
+        "tolerance",
+        "epsilon",
+        "query",
+        "key",
+        "variance",
+        "temperature",
+    ]
+)
 SHORT_WORDS = {"As", "In", "If", "It", "Is", "At", "By", "On", "Or", "To", "We", "So", "No", "Of",
                "An", "Do", "Up", "Be"}  # fmt: skip
 

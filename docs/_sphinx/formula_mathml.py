@@ -8,23 +8,78 @@ from __future__ import annotations
 import re
 from html import escape
 
-SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ᵢⱼₖₗₘₙₚₛₜᵤᵥₓₐₑₒₕᵣ", "0123456789+−=()ijklmnpstuvxaeohr", strict=True))
-SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᶜⁿⁱᵖᵏ", "0123456789+−=()TcniPk".replace("P", "p"), strict=True))
+PLAIN = "0123456789+−=()"
+SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ᵢⱼₖₗₘₙₚₛₜᵤᵥₓₐₑₒₕᵣ", PLAIN + "ijklmnpstuvxaeohr", strict=True))
+SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ᵀᶜⁿⁱᵖᵏ", PLAIN + "Tcnipk", strict=True))
 FRACTIONS = {"½": (1, 2), "¼": (1, 4), "¾": (3, 4), "⅓": (1, 3), "⅔": (2, 3), "⅛": (1, 8)}
 ACCENTS = {"\u0304": "¯", "\u0302": "^", "\u0303": "~", "\u0307": "˙"}
 LARGE = {"Σ": "∑", "∑": "∑", "Π": "∏", "∏": "∏", "∫": "∫"}
 OPEN, CLOSE = "([{⟨⌊⌈", ")]}⟩⌋⌉"
 RELATIONS = "=≤≥<>≠≈≡∈∉⊂⊆→↦⇒⇔←∼≪≫∝↔⪯⪰"
 OPERATORS = "+−-±∓·×∘⊙⊗∗*/⁄,;:…∪∩∖!|‖~∀∃¬∧∨"
-WORDS = {
-    "softmax", "max", "min", "exp", "log", "ln", "tanh", "osc", "Diag", "diag", "sigmoid", "expm1",
-    "sup", "inf", "arg", "argmax", "argmin", "sign", "KL", "tr", "rank", "span", "lse", "erf",
-    "stack", "scale", "factor", "tolerance", "epsilon", "query", "key", "variance", "temperature", "supp", "conv", "det", "vec", "mean", "Var", "Cov", "TV", "relu", "ReLU", "GELU", "erfc",
-    "cosh", "sinh", "cos", "sin", "eps", "ulp", "fl", "mod", "dist", "diam", "floor", "median",
-}  # fmt: skip
-TOKEN = re.compile(
-    r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-−+]?\d+)?|[A-Za-z]+|\s+|.", re.DOTALL
+# Words inside of formulas: functions, and quantities that are called by their names.
+WORDS = set(
+    [
+        "softmax",
+        "max",
+        "min",
+        "exp",
+        "log",
+        "ln",
+        "tanh",
+        "osc",
+        "Diag",
+        "diag",
+        "sigmoid",
+        "expm1",
+        "sup",
+        "inf",
+        "arg",
+        "argmax",
+        "argmin",
+        "sign",
+        "KL",
+        "tr",
+        "rank",
+        "span",
+        "lse",
+        "erf",
+        "erfc",
+        "supp",
+        "conv",
+        "det",
+        "vec",
+        "mean",
+        "Var",
+        "Cov",
+        "TV",
+        "relu",
+        "ReLU",
+        "GELU",
+        "cosh",
+        "sinh",
+        "cos",
+        "sin",
+        "eps",
+        "ulp",
+        "fl",
+        "mod",
+        "dist",
+        "diam",
+        "floor",
+        "median",
+        "stack",
+        "scale",
+        "factor",
+        "tolerance",
+        "epsilon",
+        "query",
+        "key",
+        "variance",
+        "temperature",
+    ]
 )
+TOKEN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-−+]?\d+)?|[A-Za-z]+|\s+|.", re.DOTALL)
 
 
 class FormulaError(ValueError):
