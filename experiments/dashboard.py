@@ -28,7 +28,7 @@ PANELS = {
     "taut/local_constant": ("taut/local_constant: mean, at most ½", "linear"),
     "taut/entropy": ("taut/entropy: mean, nats", "linear"),
     "taut/lowest_entropy": ("taut/lowest_entropy: of a head, nats", "linear"),
-    "taut/largest_score": ("taut/largest_score", "log"),
+    "taut/largest_score": ("taut/largest_score", "symlog"),
 }
 
 
@@ -61,12 +61,14 @@ def panel(lines: list[dict[str, Any]], key: str, title: str, scale: str) -> alt.
         {"run": line["run"], "step": line["step"], "value": line[key]}
         for line in lines if key in line
     ]  # fmt: skip
+    ticks = {"values": [0, 1, 3, 10, 30, 100]} if scale == "symlog" else {}
     return (
         alt.Chart(alt.Data(values=rows), title=title)
         .mark_line(strokeWidth=1.8)
         .encode(
             x=alt.X("step:Q", title="step", axis=alt.Axis(values=list(range(0, STEPS + 1, 100)))),
-            y=alt.Y("value:Q", title=None, scale=alt.Scale(type=scale, zero=False, nice=True)),
+            y=alt.Y("value:Q", title=None, scale=alt.Scale(type=scale, zero=False, nice=True),
+                    axis=alt.Axis(minExtent=30, tickCount=4, **ticks)),
             color=alt.Color("run:N", sort=RUNS, scale=alt.Scale(domain=RUNS, range=COLOURS),
                             legend=alt.Legend(title=None, orient="top", direction="horizontal")),
         )
@@ -87,8 +89,8 @@ def heads(lines: list[dict[str, Any]], kind: str) -> alt.Chart:
         .mark_rect()
         .encode(
             x=alt.X("step:O", title="step", axis=alt.Axis(
-                values=list(range(0, STEPS, 100)), labelAngle=0)),
-            y=alt.Y("head:N", title=None, axis=alt.Axis(labelFontSize=9)),
+                values=list(range(0, STEPS, 100)), labelAngle=0, grid=False)),
+            y=alt.Y("head:N", title=None, axis=alt.Axis(labelFontSize=9, grid=False)),
             color=alt.Color("value:Q", title="mean", scale=alt.Scale(
                 scheme="viridis", domain=[0, 0.5])),
         )
@@ -101,7 +103,7 @@ def figure(lines: list[dict[str, Any]]) -> alt.VConcatChart:
     drawn = [panel(lines, key, *how) for key, how in PANELS.items()]
     by_layer = [
         panel(lines, f"taut/layer_{layer:02d}/largest_score",
-              f"taut/layer_{layer:02d}/largest_score", "log")
+              f"taut/layer_{layer:02d}/largest_score", "symlog")
         for layer in range(LAYERS)
     ]  # fmt: skip
     every = [*drawn, *by_layer]
