@@ -1,4 +1,4 @@
-"""Draw the figures of docs/results anew from their records: python experiments/redraw_figures.py."""
+"""Draw the figures of docs/results from their records: python experiments/redraw_figures.py."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
 
@@ -20,6 +21,17 @@ SAYS = {
     "train_with_lightning": "Every map holds: True",
 }
 pytestmark = needs_repository
+
+
+def test_the_example_of_a_configuration_is_read():
+    tomllib = pytest.importorskip("tomllib")
+    pytest.importorskip("typer")
+    from taut.cli.audit import audit
+
+    given = tomllib.loads((ROOT / "examples" / "audit.toml").read_text(encoding="utf-8"))
+    known = set(inspect.signature(audit).parameters)
+    assert {key.replace("-", "_") for key in given} <= known
+    assert {"model", "data"} <= set(given)
 
 
 def test_every_example_is_tested_short_and_listed():

@@ -52,10 +52,8 @@ class Record:
         Everything that the numbers depend on besides data and settings: weights, configuration,
         code, tokenizer and versions, as digests where it is long. An audit is continued, and its
         record used again, only if all of it is the same.
-    made
-        ``date``, when its last batch was measured (UTC), and ``command``, if one was given.
-    file
-        Where the record is kept, if it is.
+    made, file
+        ``date`` (UTC) of its last batch and ``command``, if one was given; where it is kept.
     """
 
     model: dict[str, Any]

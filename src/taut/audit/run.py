@@ -15,6 +15,7 @@ from taut.audit.auditor import Auditor, fresh_record
 from taut.audit.finished_before import finished_before, model_stamp
 from taut.audit.model_and_data import (
     AuditData,
+    check_model,
     given_batches,
     in_batches,
     load_model,
@@ -95,10 +96,9 @@ def run(
     asked = replace(settings or AuditSettings(), **options)
     mine = read_shard(shard)
     with processes() if folder is not None else _alone() as here, memory_explained(asked):
-        given = read_data(data, asked)
-        stamp = None
+        check_model(model)
+        given, stamp = read_data(data, asked), model_stamp(model, asked)
         if folder is not None and mine is None and here.world == 1:
-            stamp = model_stamp(model, asked)
             done = finished_before(stamp, given, name or str(model), asked, Path(folder))
             if done is not None:
                 say_found(done, more=False)

@@ -63,8 +63,8 @@ def _draw(altair: Any, plot: Plot, letters: int) -> Any:
         ),
         color=altair.Color(
             "curve:N", title=None, scale=_colours(altair, plot.curves),
-            legend=altair.Legend(orient="bottom", columns=columns, symbolType="stroke", symbolSize=200,
-                                 symbolStrokeWidth=2),
+            legend=altair.Legend(orient="bottom", columns=columns, symbolType="stroke",
+                                 symbolSize=200, symbolStrokeWidth=2),
         ),
         strokeDash=altair.StrokeDash(
             "kind:N",
