@@ -73,3 +73,29 @@ def test_formulas_become_mathml(formula, parts):
 def test_what_cannot_be_read_is_an_error(formula):
     with pytest.raises(formula_mathml.FormulaError):
         formula_mathml.mathml(formula)
+
+
+def texts(page: str) -> list[str]:
+    """Everything of a page that is neither code nor a link's address."""
+    parser = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    found = [""]
+    for block in parser.parse(page):
+        for token in block.children or []:
+            if token.type in ("text", "text_special"):
+                found[-1] += token.content
+            elif token.type == "softbreak":
+                found[-1] += "\n"
+            else:
+                found.append("")
+        found.append("")
+    return found
+
+
+PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("results/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_formula_of_the_pages_can_be_typeset(page):
+    for text in texts(page.read_text(encoding="utf-8")):
+        for formula in formulas(text, letters="proofs" in page.stem or page.stem == "tight"):
+            formula_mathml.mathml(formula)
