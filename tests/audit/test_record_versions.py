@@ -97,7 +97,7 @@ def fields(value, path=""):
             yield from fields(item, path)
 
 
-FREE = {"model", "data", "settings", "versions", "identity", "tokens"}
+FREE = {"model", "data", "settings", "versions", "identity", "tokens", "made"}
 BY_KEY = {"counts", "sums", "rests", "maxima", "places", "histograms", "columns", "kinds.rows"}
 
 

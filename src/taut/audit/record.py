@@ -12,6 +12,7 @@ from taut._base.optional import needing
 from taut.audit.consequence.columns import RANKED_BY, is_measured
 from taut.audit.head_table import head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
+from taut.audit.made import made_together
 from taut.audit.package_versions import package_versions
 from taut.audit.record_checks import read_record
 from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
@@ -51,8 +52,8 @@ class Record:
         Everything that the numbers depend on besides data and settings: weights, configuration,
         code, tokenizer and versions, as digests where it is long. An audit is continued, and its
         record used again, only if all of it is the same.
-    file
-        Where the record is kept, if it is.
+    made, file
+        ``date`` (UTC) of its last batch and ``command``, if one was given; where it is kept.
     """
 
     model: dict[str, Any]
@@ -67,6 +68,7 @@ class Record:
     logits: LayerRecord | None = None
     versions: dict[str, str] = field(default_factory=package_versions)
     identity: dict[str, Any] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict, compare=False)
     file: Path | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -169,6 +171,7 @@ class Record:
         self.seen = joined([*self.seen, *other.seen])
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
+        self.made = made_together(self.made, other.made)
         if other.shard is not None and not other.shard.is_part_of(self.shard):
             self.shard = None
 
