@@ -169,7 +169,7 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
     record = made(layers=1)
     rows = torch.rand(2, 50) / 2
     state = HeadState(1)
-    values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima)}
+    values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima, "seen")}
     kept = np.ones((1, 1, 50), dtype=bool)
     measured = RowMeasurements(values, kept, ~kept, ~kept)
     state.add(measured, np.zeros(1, dtype=np.int64), np.arange(50)[None, None])
@@ -179,10 +179,10 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
         assert found - 0.0025 <= exact <= found
     monkeypatch.setenv("COLUMNS", "140")
     show_record(record, 3)
-    assert "median (upper)" in capsys.readouterr().out
+    assert "median ≤ (upper)" in capsys.readouterr().out
     audit.write_report(record, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
-    for words in ("5 % (upper)", "median (upper)", "95 % (upper)", "at most 0.0025 above"):
+    for words in ("5 % of rows ≤", "median ≤ (upper)", "95 % of rows ≤", "at most 0.0025 above"):
         assert words in page
 
 

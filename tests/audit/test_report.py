@@ -40,7 +40,7 @@ def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
         two, share = draw.random(shape) / 2, draw.random(shape)
         values = {"two": two, "one": np.minimum(two * 1.1, 0.5), "entropy": 3 * share}
         values |= {"evenness": share, "top": 1 - share, "first": share**2}
-        values |= {"range": 30 * share, "score": 9 * share}
+        values |= {"range": 30 * share, "score": 9 * share, "seen": 8 + rows * share}
         kept = np.ones(shape, dtype=bool)
         queries = np.broadcast_to(np.arange(rows), shape)
         state = record.layer(name, 1, HeadState(heads)).state

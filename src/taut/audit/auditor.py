@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from taut.audit.sample_spans import said, shared
 from taut.audit.statistics.affinity import affinity
 from taut.audit.statistics.empirical_grid import Grid, pick, ratios
 from taut.audit.statistics.head_state import HeadState
+from taut.audit.worst_rows import TokenText, keep_pictures, name_tokens, row_reader
 from taut.models import (
     AttentionRows,
     Captured,
@@ -40,7 +40,6 @@ from taut.models import (
     real_rows,
 )
 
-TokenText = Callable[[int, int], str]
 LONG = 1024  # keys, from which on freed blocks are worth giving back
 LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
 
@@ -90,7 +89,8 @@ class Auditor:
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
         self._inputs: ModelInputs | None = None
-        self._spoken: dict[str, str] = {}  # the argument whose tokens a layer's queries are
+        # The arguments of the model whose tokens a layer's queries and keys are.
+        self._spoken: dict[str, tuple[str, str]] = {}
         self._batch = Record({}, {}, {})
         self._picked: list[tuple[LayerRecord, Any]] = []
 
@@ -131,7 +131,8 @@ class Auditor:
         for place, layer in enumerate(self._batch.layers):
             layer.since = (start, place)
         if tokens is not None:
-            self._name(tokens, start)
+            name_tokens(self._batch, self._spoken, tokens, start)
+        keep_pictures(self._batch, inputs, start)
         with uninterrupted():  # a batch counts whole or not at all
             self.record.merge(self._batch)
 
@@ -145,7 +146,7 @@ class Auditor:
             return
         layer = self._batch.layer(seen.path, call, self._fresh(rows.shape[1]))
         layer.fused = seen.fused
-        self._spoken[layer.name] = rows.source
+        self._spoken[layer.name] = (rows.source, rows.key_source)
         self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
         for state in (layer.many, layer.few):
@@ -173,7 +174,7 @@ class Auditor:
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
         keep = layer.many.add if together else layer.add
-        keep(found, samples, rows.queries)
+        keep(found, samples, rows.queries, read=row_reader(rows))
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
@@ -211,14 +212,3 @@ class Auditor:
             known = np.array([index if len(logits) == len(self._samples) else -1])
             rows = AttentionRows(WrittenScores(scores), places.shape, known, places, part)
             self._take(layer, LOGITS, rows, together=True)
-
-    def _name(self, tokens: TokenText, start: int) -> None:
-        """Keep the tokens of the rows with the largest constants."""
-        layers = [x for x in self._batch.layers if self._spoken[x.name] == "input_ids"]
-        if self._batch.logits is not None:
-            layers.append(self._batch.logits)
-        for layer in layers:
-            for h, (sample, query) in enumerate(layer.state.places["two"]):
-                if sample >= start:
-                    word = tokens(int(sample - start), int(query))
-                    self._batch.tokens[f"{layer.name}/{h}"] = word

@@ -21,6 +21,7 @@ from taut.audit.sample_spans import count as counted
 from taut.audit.shard import Shard
 from taut.audit.statistics.column import Column
 from taut.audit.statistics.head_state import HeadState
+from taut.audit.worst_samples import worst_samples
 
 
 @dataclass
@@ -44,6 +45,8 @@ class Record:
         Attention that could not be seen: module and operation.
     tokens
         Tokens of the rows with the largest constants, by layer and head, where they are known.
+    pictures
+        Small pictures (PNG in base64) of the images that hold those rows, by sample.
     logits
         The final logits times the inverse temperature λ, if they were asked for: one head, whose
         rows are predictions.
@@ -64,6 +67,7 @@ class Record:
     shard: Shard | None = None
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, str] = field(default_factory=dict)
     logits: LayerRecord | None = None
     versions: dict[str, str] = field(default_factory=package_versions)
     identity: dict[str, Any] = field(default_factory=dict)
@@ -167,6 +171,9 @@ class Record:
             self.logits = self.logits or other.logits.empty()
             self._join(self.logits, other.logits, other.tokens)
         self.seen = joined([*self.seen, *other.seen])
+        pictures = {**self.pictures, **other.pictures}
+        shown = [str(sample) for sample in worst_samples(self)]
+        self.pictures = {sample: pictures[sample] for sample in shown if sample in pictures}
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
         if other.shard is not None and not other.shard.is_part_of(self.shard):
