@@ -6,9 +6,9 @@ bundle of one, follow the light or dark scheme of the page, and cost some ten ki
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 STEPS = 16  # of colour
 LONGEST = 24  # characters of a label beside a row
 LETTER = 6.7  # width of a character of a label, which has a font of fixed width
-ROOM = 310  # width of what is drawn beside the labels
+ROOM = 330  # width of what is drawn beside the labels
 LIGHT = ("#edf3fa", "#5f9fd6", "#08305f")
 DARK = ("#1b2835", "#2f74b3", "#b5dcff")
 
@@ -34,6 +34,8 @@ def style() -> str:
         "svg .name{font:11px ui-monospace,monospace}.end{text-anchor:end}.mid{text-anchor:middle}"
         ".none{fill:none;stroke-dasharray:2}.limit{stroke-width:1.5;stroke-dasharray:4 3}"
         ".curve{fill:none;stroke-width:2}.mark{stroke-width:0}"
+        ".dot{fill:#fff;stroke:#000;stroke-width:1}.hollow{fill-opacity:.35}"
+        "svg .tiny text{font-size:10px}"
         ".dash1{stroke-dasharray:7 3}.dash2{stroke-dasharray:2 3}.dash3{stroke-dasharray:9 3 2 3}"
         f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
     )
@@ -49,7 +51,8 @@ def _rules(stops: Sequence[str], *, ink: str, faint: str, bar: str, limit: str) 
         for step, (r, g, b) in enumerate(zip(*mixed, strict=True))
     )
     return (
-        f"{steps}svg text{{fill:{ink}}}.none,.axis{{stroke:{faint}}}.bar{{fill:{bar}}}"
+        f"{steps}svg text{{fill:{ink}}}svg .faint{{fill:{faint}}}.none,.axis{{stroke:{faint}}}"
+        f".bar{{fill:{bar}}}.mean{{stroke:{ink};stroke-width:1.5}}"
         f".limit{{stroke:{limit}}}svg text.says{{fill:{limit}}}"
     )
 
@@ -58,14 +61,45 @@ def _curves(*colours: str) -> str:
     return "".join(f".c{i}{{stroke:{c}}}.c{i}.mark{{fill:{c}}}" for i, c in enumerate(colours))
 
 
+class CellScale(NamedTuple):
+    """What the colours of a heat map stand for."""
+
+    low: float
+    high: float
+    words: tuple[str, str] = ("low", "high")  # at its ends
+    limit: bool = False  # whether these are constants, which have the limit ½
+
+    def colour(self, value: float) -> int:
+        """The step of colour of a value."""
+        share = (value - self.low) / (self.high - self.low)
+        return min(max(int(share * STEPS), 0), STEPS - 1)
+
+
+def fitted_scale(
+    values: Array, words: tuple[str, str] = ("low", "high"), *, limit: bool = False
+) -> CellScale:
+    """A scale from about the smallest to about the largest value, with round ends."""
+    known = values[np.isfinite(values)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    if high <= low:
+        low, high = min(0.0, low), max(high, 0.0) or 1.0
+    step = 10.0 ** np.floor(np.log10(high - low))
+    step = next(step / part for part in (10, 5, 2, 1) if (high - low) / (step / part) <= 12)
+    # Half a step is not lost to rounding, and a step is as short as its digits.
+    bottom, top = np.floor(low / step + 1e-9) * step, np.ceil(high / step - 1e-9) * step
+    return CellScale(float(f"{bottom:.10g}"), float(f"{top:.10g}"), words, limit)
+
+
 def draw_cells(
     values: Array,
     labels: Sequence[str],
     *,
     title: str,
-    end: float,
+    scale: CellScale,
     text: Callable[[float], str],
-    limit: bool = False,
+    link: Callable[[int, int], str] | None = None,
+    marked: Collection[tuple[int, int]] = (),
+    full: Sequence[str] = (),
 ) -> str:
     """Layers x heads as coloured cells; NaN is drawn as an empty cell.
 
@@ -77,16 +111,20 @@ def draw_cells(
         One for each layer.
     title
         What a screen reader says instead of the picture.
-    end
-        Value of the last colour; the first is 0.
+    scale
+        What the colours stand for.
     text
         How a value is written.
-    limit
-        Whether ``end`` is the limit of softmax, and marked as such.
+    link
+        Where the cell of a layer and head leads; nothing for no link.
+    marked
+        Layers and heads that have a dot.
+    full
+        Names of the layers in full, shown on hovering; the labels by default.
     """
     layers, heads = values.shape
     left = _gutter(labels)
-    wide, high = min(26.0, ROOM / heads), min(26.0, max(5.0, 520 / layers))
+    wide, high = min(52.0, ROOM / heads), min(28.0, max(5.0, 520 / layers))
     gap = 1 if min(wide, high) > 9 else -1  # small cells overlap: no seams between them
     bottom = 20 + high * layers
     body = [f'<text class="end" x="{left - 6:g}" y="13">head</text>']
@@ -94,33 +132,48 @@ def draw_cells(
         f'<text class="mid" x="{left + (h + 0.5) * wide:.1f}" y="13">{h}</text>'
         for h in range(0, heads, int(np.ceil(20 / wide)))
     ]
-    body += _labels(labels, left, high)
+    body += _labels(labels, left, high, full)
     for layer, head in np.ndindex(layers, heads):
         value = float(values[layer, head])
         known = bool(np.isfinite(value))
-        colour = f"q{min(int(value / end * STEPS), STEPS - 1)}" if known else "none"
+        colour = f"q{scale.colour(value)}" if known else "none"
         says = text(value) if known else "nothing measured"
-        body.append(
-            f'<rect class="{colour}" x="{left + head * wide:.1f}" y="{20 + layer * high:.1f}" '
+        cell = (
+            f'<rect class="cell {colour}" x="{left + head * wide:.1f}" y="{20 + layer * high:.1f}" '
             f'width="{wide - gap:.1f}" height="{high - gap:.1f}">'
             f"<title>{escape(labels[layer])} head {head}: {says}</title></rect>"
         )
-    body += _scale(left, bottom + 12, end, limit)
-    return svg(left + ROOM + 8, bottom + 46, title, body)
+        to = link(layer, head) if link is not None else ""
+        if (layer, head) in marked:
+            x, y = left + (head + 0.5) * wide - gap / 2, 20 + (layer + 0.5) * high - gap / 2
+            dot = max(1.5, min(3.5, high / 6))
+            cell += f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{dot:.1f}"/>'
+        number = layer * heads + head
+        body.append(f'<a href="#{to}" data-cell="{number}">{cell}</a>' if to else cell)
+    body += _scale(left, bottom + 12, scale, float(np.nanmax(values, initial=0.0)), text)
+    more = f' data-heads="{heads}"' if link is not None else ""
+    role = "group" if link is not None else "img"
+    return svg(left + ROOM + 8, bottom + 62, title, body, role=role, more=more)
 
 
-def _scale(left: float, top: float, end: float, limit: bool) -> Iterator[str]:
-    """The colours from 0 to ``end`` as a bar, with numbers."""
-    step = 10
+def _scale(
+    left: float, top: float, scale: CellScale, largest: float, text: Callable[[float], str]
+) -> Iterator[str]:
+    """The colours as a bar with numbers, and what is high."""
+    step = 12
+    yield '<g class="scale">'
     for i in range(STEPS):
         yield f'<rect class="q{i}" x="{left + i * step:g}" y="{top:g}" width="{step}" height="10"/>'
-    for share in (0, 0.5, 1):
-        x = left + share * STEPS * step
-        yield f'<text class="mid" x="{x:g}" y="{top + 24:g}">{share * end:.3g}</text>'
-    if limit:
-        x = left + STEPS * step
-        yield f'<line class="limit" x1="{x:g}" x2="{x:g}" y1="{top - 4:g}" y2="{top + 12:g}"/>'
-        yield f'<text class="says" x="{x + 5:g}" y="{top + 9:g}">limit ½</text>'
+    ends = (("start", 0.0, scale.words[0]), ("end", 1.0, scale.words[1]))
+    for side, share, word in ends:
+        x, value = left + share * STEPS * step, scale.low + share * (scale.high - scale.low)
+        yield f'<text class="{side}" x="{x:g}" y="{top + 24:g}">{value:.4g}</text>'
+        yield f'<text class="{side} faint" x="{x:g}" y="{top + 38:g}">{word}</text>'
+    if scale.limit:
+        x = left + STEPS * step + 16
+        yield f'<text x="{x:g}" y="{top + 9:g}">largest {text(largest)}</text>'
+        yield f'<text class="says" x="{x:g}" y="{top + 24:g}">limit ½</text>'
+    yield "</g>"
 
 
 def draw_bars(counts: Array, labels: Sequence[str], *, title: str) -> str:
@@ -163,10 +216,13 @@ def standalone(svg: str) -> str:
     start, body = svg.split(">", 1)
     paper = ".paper{fill:#fff}@media(prefers-color-scheme:dark){.paper{fill:#14181d}}"
     back = '<rect class="paper" width="100%" height="100%"/>'
+    start = start.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
     return f"{start}><style>{style()}{paper}</style>{back}{body}"
 
 
-def _labels(labels: Sequence[str], left: float, high: float) -> Iterator[str]:
+def _labels(
+    labels: Sequence[str], left: float, high: float, full: Sequence[str] = ()
+) -> Iterator[str]:
     """Names beside the rows; where rows are thin, only as many as there is room for."""
     for row in range(0, len(labels), int(np.ceil(12 / high))):
         name, y = labels[row], 20 + (row + 0.5) * high + 4
@@ -174,7 +230,7 @@ def _labels(labels: Sequence[str], left: float, high: float) -> Iterator[str]:
         short = name if len(name) <= LONGEST else f"{name[: half - 1]}…{name[-half:]}"
         yield (
             f'<text class="name end" x="{left - 6:g}" y="{y:.1f}">{escape(short)}'
-            f"<title>{escape(name)}</title></text>"
+            f"<title>{escape(full[row] if full else name)}</title></text>"
         )
 
 
@@ -182,10 +238,18 @@ def _gutter(labels: Sequence[str]) -> float:
     return 12 + LETTER * min(LONGEST, max(5, *map(len, labels)))
 
 
-def svg(width: float, height: float, title: str, body: Sequence[str]) -> str:
+def svg(
+    width: float,
+    height: float,
+    title: str,
+    body: Sequence[str],
+    *,
+    role: str = "img",
+    more: str = "",
+) -> str:
     """A picture from its parts."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(title)}" '
+        f'<svg role="{role}" aria-label="{escape(title)}"{more} '
         f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}">'
         f"{''.join(body)}</svg>"
     )

@@ -108,7 +108,8 @@ class HeadState:
             cells = np.minimum((picked * (BINS / end)).astype(np.int64), BINS - 1)
             counts = np.bincount(head * BINS + cells, minlength=self.heads * BINS)
             self.histograms[name] += counts.reshape(self.heads, BINS)
-        for name, of_rows in (("keys", values["seen"]), ("queries", queries)):
+        # The first query is 1, so that causal attention has the same groups of both.
+        for name, of_rows in (("keys", values["seen"]), ("queries", queries + 1)):
             self.profiles[name].add(head, of_rows[kept], values["two"][kept])
         for name in self.maxima:
             lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))

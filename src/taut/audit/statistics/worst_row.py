@@ -17,7 +17,8 @@ from taut.audit.statistics.statistic import Array
 from taut.models import HIDDEN
 
 HEAVIEST = 32  # keys that are kept by their weight
-BESIDE = 4  # keys on either side of the query and of the two leading keys, which give the context
+LIGHTEST = 0.005  # weight from which on a key of a text is kept: lighter ones are but confetti
+BESIDE = 6  # keys on either side of the query and of the two leading keys, which give the context
 DIGITS = 6  # of weights: they are shown, not computed with
 
 
@@ -125,6 +126,7 @@ def worst_row(scores: Array, places: Sequence[int], place: int, *, text: bool = 
     leading = seen[order[:2]]
     chosen = {*order[:HEAVIEST].tolist()}
     if text:
+        chosen = {place for place in chosen if weights[place] >= LIGHTEST} | {*order[:2].tolist()}
         own = np.flatnonzero((np.asarray(places)[seen] == place) & (place >= 0))
         for centre in (*order[:2].tolist(), *own[:1].tolist()):
             chosen.update(range(max(0, centre - BESIDE), min(len(seen), centre + BESIDE + 1)))
