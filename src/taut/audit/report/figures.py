@@ -155,7 +155,8 @@ def groups(record: Record) -> list[Figure]:
     for name, title, meaning in (
         ("keys", "Mean constant by number of keys", f"Rows with fewer than {FEW_KEYS} keys, paler, "
          "are kept apart from all other numbers. 8+ stands for 8 to 15, and so on."),
-        ("queries", "Mean constant by position of the query", "The first query is 1. 8+ stands for 8 to 15, and so on."),
+        ("queries", "Mean constant by position of the query", "The first query is 1. 8+ stands for "
+         "8 to 15, and so on."),
     ):  # fmt: skip
         there = groups_of_model(record, name)
         if len(there) < 2:

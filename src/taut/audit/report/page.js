@@ -13,7 +13,7 @@
       title: figure.querySelector("h3").textContent,
       says: figure.querySelector("figcaption p").textContent,
       label: figure.querySelector("svg").getAttribute("aria-label"),
-      cells: [...figure.querySelectorAll("svg rect[data-cell]")].map((cell) => [
+      cells: [...figure.querySelectorAll("svg rect.cell")].map((cell) => [
         cell.getAttribute("class"), cell.querySelector("title").textContent]),
       scale: figure.querySelector("svg .scale").cloneNode(true),
     });
@@ -25,7 +25,7 @@
     label.append("Show ", select);
     label.className = "choice";
     own.prepend(label);
-    const cells = [...map.querySelectorAll("rect[data-cell]")];
+    const cells = [...map.querySelectorAll("rect.cell")];
     select.addEventListener("change", () => {
       const each = every[Number(select.value)];
       own.querySelector("h3").textContent = each.title;
