@@ -111,29 +111,47 @@ class HeadState:
         # The first query is 1, so that causal attention has the same groups of both.
         for name, of_rows in (("keys", values["seen"]), ("queries", queries + 1)):
             self.profiles[name].add(head, of_rows[kept], values["two"][kept])
-        for name in self.maxima:
-            lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
-            for h in np.flatnonzero(lowered >= self.maxima[name]):
-                at = (values[name][:, h] == lowered[h]) & kept[:, h]
-                rows, places = np.nonzero(at)
-                first = np.lexsort((queries[rows, h, places], samples[rows]))[:1]
-                for row, place in zip(rows[first], places[first], strict=True):
-                    at_place = (int(samples[row]), int(queries[row, h, place]))
-                    if self._raise(name, int(h), lowered[h], at_place) and name == "two":
-                        found = None if read is None else read(int(row), int(h), int(place))
-                        self.worst[h] = found
+        if self.maxima:
+            self._raise(values, kept, samples, queries, read)
 
     def _plus(self, name: str, *terms: Array) -> None:
         known = (self.sums[name], *self.rests[name])
         self.sums[name], self.rests[name] = exact_sum([*known, *terms])
 
-    def _raise(self, name: str, h: int, best: float, place: tuple[int, int]) -> bool:
-        """Keep a maximum and its place if it is larger, or as large and earlier."""
-        larger = best > self.maxima[name][h] or place < tuple(self.places[name][h])
-        if larger:
-            self.maxima[name][h] = best
-            self.places[name][h] = place
-        return bool(larger)
+    def _raise(
+        self,
+        values: dict[str, Array],
+        kept: Array,
+        samples: Array,
+        queries: Array,
+        read: ReadRow | None,
+    ) -> None:
+        """Keep larger maxima and their places, the first place if there are several."""
+        for name in self.maxima:
+            best = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
+            row, head, column = np.nonzero(kept & (values[name] == best[:, None]))
+            query = queries[row, head, column]
+            order = np.lexsort((query, samples[row], head))
+            heads, first = np.unique(head[order], return_index=True)
+            place = np.full((self.heads, 2), -1)
+            place[heads, 0], place[heads, 1] = samples[row][order][first], query[order][first]
+            wins = self._take_larger(name, best, place)
+            if name == "two":
+                for at, h in zip(order[first].tolist(), heads.tolist(), strict=True):
+                    if wins[h]:
+                        found = None if read is None else read(int(row[at]), h, int(column[at]))
+                        self.worst[h] = found
+
+    def _take_larger(self, name: str, best: Array, place: Array) -> Array:
+        """Of each head's maximum and another one the larger, or that with the smaller place."""
+        old, known = self.maxima[name], self.places[name]
+        before = (place[:, 0] < known[:, 0]) | (
+            (place[:, 0] == known[:, 0]) & (place[:, 1] < known[:, 1])
+        )
+        wins: Array = (best > old) | ((best == old) & (best > -np.inf) & before)
+        self.maxima[name] = np.where(wins, best, old)
+        self.places[name] = np.where(wins[:, None], place, known)
+        return wins
 
     def empty(self) -> HeadState:
         """A state of the same kind, in which nothing was seen yet."""
@@ -161,12 +179,7 @@ class HeadState:
             if _claim(other, h) < _claim(self, h):
                 self.worst[h] = other.worst[h]
         for name in self.maxima:
-            for h in range(self.heads):
-                here = (-self.maxima[name][h], *self.places[name][h])
-                there = (-other.maxima[name][h], *other.places[name][h])
-                if there < here:
-                    self.maxima[name][h] = other.maxima[name][h]
-                    self.places[name][h] = other.places[name][h]
+            self._take_larger(name, other.maxima[name], other.places[name])
 
     def mean(self, name: str) -> Array:
         """The mean of each head over its rows."""

@@ -33,12 +33,23 @@ class Profile:
         places = heads * GROUPS + group
         self.counts += np.bincount(places, minlength=size).reshape(self.counts.shape)
         added = np.bincount(places, values, minlength=size).reshape(self.sums.shape)
-        self.sums, self.rests = exact_sum([self.sums, *self.rests, added])
+        self._plus(added)
 
     def merge(self, other: Profile) -> None:
         """Merge what another process has seen."""
         self.counts += other.counts
-        self.sums, self.rests = exact_sum([self.sums, *self.rests, other.sums, *other.rests])
+        self._plus(other.sums, *other.rests)
+
+    def _plus(self, *terms: Array) -> None:
+        """Add to the sums of the groups that have rows: few of them do."""
+        there = self.counts.any(axis=0)
+        known = [each[:, there] for each in (self.sums, *self.rests, *terms)]
+        total, rests = exact_sum(known)
+        self.sums = np.zeros(self.sums.shape)
+        self.sums[:, there] = total
+        self.rests = [np.zeros(self.sums.shape) for _ in rests]
+        for full, rest in zip(self.rests, rests, strict=True):
+            full[:, there] = rest
 
     @property
     def means(self) -> Array:
