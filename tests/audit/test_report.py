@@ -23,6 +23,7 @@ pytest.importorskip("torch")
 pytest.importorskip("jinja2")
 
 from taut.audit import Record, findings
+from taut.audit.report.comparison_page import comparison_html
 from taut.audit.report.page import html, save_picture, write_report
 from taut.audit.report.patches import draw_patches, patch_grid
 from taut.audit.report.row_text import bfloat16, flip_sentence
@@ -66,7 +67,7 @@ def made_up(
     return record
 
 
-def hostile() -> Record:
+def hostile(seed=0) -> Record:
     words = (
         SCRIPT,
         "</script><script>alert(2)</script>",
@@ -75,7 +76,7 @@ def hostile() -> Record:
         '" onclick="x',
         "",
     )
-    record = made_up((SCRIPT, "a\u202eb\x00", "x" * 300, ""), words=words)
+    record = made_up((SCRIPT, "a\u202eb\x00", "x" * 300, ""), words=words, seed=seed)
     record.pictures = {"0": ""}
     record.model = {"name": f"</title>{SCRIPT}", "class": "\ud800", f'"{SCRIPT}': [f"'{SCRIPT}"]}
     record.data = {"file": "--><img src=http://example.org/x onerror=alert(1)>"}
@@ -370,6 +371,27 @@ def test_a_phone_needs_no_scrolling_sideways(make, tmp_path):
     assert found is not None
     needed, given = json.loads(found[1])
     assert 300 < needed <= given
+
+
+@pytest.mark.parametrize("make", [made_up, hostile])
+def test_the_page_of_a_comparison_is_harmless_and_whole(make, tmp_path):
+    first, last = make(), make(seed=1)
+    text = comparison_html([first, last], names=[SCRIPT, "b\x1b[2J"])
+    page = Page(text)
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on")]
+    assert "\x1b" not in text
+    assert SCRIPT in page.text
+    table = page.tables["Mean constants in l2, the largest change first"]
+    changes = {
+        (row["layer"], row["head"]): after["mean"] - row["mean"]
+        for row, after in zip(first.heads, last.heads, strict=True)
+    }
+    shown = [float(line[-1]) for line in table[1:]]
+    assert shown == pytest.approx(sorted(changes.values(), key=lambda c: -abs(c)), abs=6e-5)
+    for line in table[1:]:
+        assert float(line[2]) - float(line[1]) == pytest.approx(float(line[3]), abs=1.1e-4)
+    text.encode()
 
 
 def test_one_script_alone_may_run(record):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from taut._base.number_text import number_text
-from taut._base.terminal_text import shortened
+from taut._base.terminal_text import printable, shortened
 from taut.audit.reference import reference_models
 from taut.audit.report.figures import Figure
 from taut.audit.report.svg import svg
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from taut.audit.record import Record
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
-LEFT, WIDE, LINE, LONGEST = 150.0, 380.0, 30.0, 24
+LEFT, WIDE, LINE, LONGEST = 170.0, 370.0, 30.0, 24
 
 
 class Strip(NamedTuple):
@@ -35,7 +35,8 @@ class Strip(NamedTuple):
 
 def strip(name: str, about: str, means: Sequence[float], *, own: bool = False) -> Strip:
     """A strip of mean constants."""
-    return Strip(name, about, len(means), np.quantile(means, SHARES).tolist(), own)
+    said = printable(name), printable(about)
+    return Strip(*said, len(means), np.quantile(means, SHARES).tolist(), own)
 
 
 def standing_figure(record: Record) -> Figure | None:
@@ -50,17 +51,23 @@ def standing_figure(record: Record) -> Figure | None:
         kind = model.kind if model.trained else "random weights, as transformers initialises them"
         strips.append(strip(words, f"{kind}; {model.data}", model.mean))
     title = "Mean constants of heads, beside those of other models"
-    rows = [
-        [each.name, str(each.heads), *(number_text(value) for value in each.quantiles), each.about]
-        for each in strips
-    ]
-    columns = ["model", "heads", *(f"{share:.0%}" for share in SHARES), "what it is"]
     meaning = (
         "Each line holds the middle nine tenths of a model's heads, the box the middle half, and "
         "the stroke in it is the median. The others were measured once, on little data: they give "
         "a number its place and are not a standard. Constants depend on the data and their length."
     )
-    return Figure(title, meaning, draw_strips(strips, title), ReportTable(title, columns, rows))
+    return Figure(title, meaning, draw_strips(strips, title), strips_table(title, strips))
+
+
+def strips_table(title: str, strips: Sequence[Strip]) -> ReportTable:
+    """The numbers of strips."""
+    rows = [
+        [each.name, str(each.heads), *(number_text(value) for value in each.quantiles), each.about]
+        for each in strips
+    ]
+    return ReportTable(
+        title, ["model", "heads", *(f"{share:.0%}" for share in SHARES), "what it is"], rows
+    )
 
 
 def draw_strips(strips: Sequence[Strip], title: str) -> str:

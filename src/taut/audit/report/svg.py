@@ -21,12 +21,19 @@ LETTER = 6.7  # width of a character of a label, which has a font of fixed width
 ROOM = 330  # width of what is drawn beside the labels
 LIGHT = ("#edf3fa", "#5f9fd6", "#08305f")
 DARK = ("#1b2835", "#2f74b3", "#b5dcff")
+# Less and more, in two colours that colour-blind readers can tell apart.
+CHANGE_LIGHT = ("#1d5fa8", "#8fbbe6", "#f1f1f1", "#f0b27a", "#b35806")
+CHANGE_DARK = ("#7cb8f2", "#2f5f8f", "#262c33", "#8f5a1f", "#f0a24e")
 
 
 def style() -> str:
     """The rules that all figures share, in light and dark."""
-    light = _rules(LIGHT, ink="#24292f", faint="#8c959f", bar="#2f74b3", limit="#b42318")
-    dark = _rules(DARK, ink="#e3e7eb", faint="#737d88", bar="#6fb1ea", limit="#ff8f80")
+    light = _steps("d", CHANGE_LIGHT) + _rules(
+        LIGHT, ink="#24292f", faint="#8c959f", bar="#2f74b3", limit="#b42318"
+    )
+    dark = _steps("d", CHANGE_DARK) + _rules(
+        DARK, ink="#e3e7eb", faint="#737d88", bar="#6fb1ea", limit="#ff8f80"
+    )
     light += _curves("#2f74b3", "#b35900", "#1a7f4b", "#7d4cb8")
     dark += _curves("#6fb1ea", "#e8a456", "#5fc78f", "#bd96ea")
     return (
@@ -43,17 +50,22 @@ def style() -> str:
 
 def _rules(stops: Sequence[str], *, ink: str, faint: str, bar: str, limit: str) -> str:
     """Colours from low to high through ``stops``, and those of letters and lines."""
-    known = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops])
-    at = np.linspace(0, len(stops) - 1, STEPS)
-    mixed = [np.interp(at, range(len(stops)), known[:, i]).round().astype(int) for i in range(3)]
-    steps = "".join(
-        f".q{step}{{fill:#{r:02x}{g:02x}{b:02x}}}"
-        for step, (r, g, b) in enumerate(zip(*mixed, strict=True))
-    )
+    steps = _steps("q", stops)
     return (
         f"{steps}svg text{{fill:{ink}}}svg .faint{{fill:{faint}}}.none,.axis{{stroke:{faint}}}"
         f".bar{{fill:{bar}}}.mean{{stroke:{ink};stroke-width:1.5}}"
         f".limit{{stroke:{limit}}}svg text.says{{fill:{limit}}}"
+    )
+
+
+def _steps(name: str, stops: Sequence[str]) -> str:
+    """Rules for the steps of colour from the first stop to the last."""
+    known = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops])
+    at = np.linspace(0, len(stops) - 1, STEPS)
+    mixed = [np.interp(at, range(len(stops)), known[:, i]).round().astype(int) for i in range(3)]
+    return "".join(
+        f".{name}{step}{{fill:#{r:02x}{g:02x}{b:02x}}}"
+        for step, (r, g, b) in enumerate(zip(*mixed, strict=True))
     )
 
 
@@ -68,6 +80,7 @@ class CellScale(NamedTuple):
     high: float
     words: tuple[str, str] = ("low", "high")  # at its ends
     limit: bool = False  # whether these are constants, which have the limit ½
+    colours: str = "q"  # from pale to strong; "d" for two colours that meet at 0 in the middle
 
     def colour(self, value: float) -> int:
         """The step of colour of a value."""
@@ -136,7 +149,7 @@ def draw_cells(
     for layer, head in np.ndindex(layers, heads):
         value = float(values[layer, head])
         known = bool(np.isfinite(value))
-        colour = f"q{scale.colour(value)}" if known else "none"
+        colour = f"{scale.colours}{scale.colour(value)}" if known else "none"
         says = text(value) if known else "nothing measured"
         cell = (
             f'<rect class="cell {colour}" x="{left + head * wide:.1f}" y="{20 + layer * high:.1f}" '
@@ -163,7 +176,8 @@ def _scale(
     step = 12
     yield '<g class="scale">'
     for i in range(STEPS):
-        yield f'<rect class="q{i}" x="{left + i * step:g}" y="{top:g}" width="{step}" height="10"/>'
+        colour, x = f"{scale.colours}{i}", left + i * step
+        yield f'<rect class="{colour}" x="{x:g}" y="{top:g}" width="{step}" height="10"/>'
     ends = (("start", 0.0, scale.words[0]), ("end", 1.0, scale.words[1]))
     for side, share, word in ends:
         x, value = left + share * STEPS * step, scale.low + share * (scale.high - scale.low)
