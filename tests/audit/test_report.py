@@ -22,7 +22,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("jinja2")
 
-from taut.audit import Record, findings
+from taut.audit import Record, comparison, findings
 from taut.audit.report.comparison_page import comparison_html
 from taut.audit.report.page import html, save_picture, write_report
 from taut.audit.report.patches import draw_patches, patch_grid
@@ -573,9 +573,19 @@ def test_the_curves_are_those_of_the_record():
     assert logits["largest (exact)"] == f"{found.predictions['largest']:.4f}"
 
 
-def test_a_notebook_shows_the_record():
+def test_a_notebook_shows_the_record_its_findings_and_comparisons():
     shown = hostile()._repr_html_()
     assert "<script" not in shown
     assert shown.count("<img") == 1
     assert shown.count("<tr>") == 11
     assert Record({}, {}, {})._repr_html_().startswith("<p>")
+    record = hostile()
+    record.layers[0].state.counts["broken"][:] = 3
+    table = findings(record)._repr_html_()
+    assert "<script" not in table
+    assert table.count("<tr>") == 1 + len(findings(record))
+    assert "Nothing stands out" in findings(Record({}, {}, {}))._repr_html_()
+    alike = comparison(hostile(), hostile(seed=1))._repr_html_()
+    assert "<script" not in alike
+    assert alike.count("<tr>") == 11
+    assert comparison(hostile(), made_up())._repr_html_().count("<tr>") == 3

@@ -19,7 +19,7 @@ from taut.audit.consequence.interventions import interventions
 from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences, shown_rows
 from taut.audit.data_sentences import data_sentences
-from taut.audit.findings import LOOKED_FOR, Finding, findings
+from taut.audit.findings import LOOKED_FOR, Finding, Findings, findings
 from taut.audit.layer_record import LayerRecord
 from taut.audit.merge import Merged, merge
 from taut.audit.merge_files import merge_files
@@ -45,6 +45,7 @@ __all__ = [
     "ComparedHead",
     "Comparison",
     "Finding",
+    "Findings",
     "FolderEntry",
     "LayerRecord",
     "Merged",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from taut._base.html_table import html_lines, html_table
 from taut.audit.compare import ComparedHead, compare, different_classes, record_differences
 from taut.audit.verdict import mean_of_heads
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from taut.audit.record import Record
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SHOWN = 10  # heads in a notebook, those that changed most
 
 
 class Comparison(NamedTuple):
@@ -44,6 +46,30 @@ class Comparison(NamedTuple):
     heads: list[ComparedHead]
     lost: int
     quantiles: list[list[float]]
+
+    def _repr_html_(self) -> str:
+        """The comparison in a notebook: its verdict, what differs, and its heads."""
+        told = html_lines("\n".join([self.verdict, *self.reasons, *self.differences]))
+        if not self.heads:
+            columns = ["record", *(f"{share:.0%}" for share in SHARES)]
+            lines = [
+                [f"{number}", *(f"{value:.4f}" for value in quantiles)]
+                for number, quantiles in enumerate(self.quantiles, start=1)
+            ]
+            return told + html_table(columns, lines, numbers=range(len(columns)))
+        ranked = sorted(self.heads, key=lambda head: -abs(head.change or 0.0))[:SHOWN]
+        columns = [
+            "layer",
+            "head",
+            *(f"mean {n + 1}" for n in range(len(self.quantiles))),
+            "change",
+        ]
+        lines = [
+            [head.layer, f"{head.head}", *(f"{mean:.4f}" for mean in head.means),
+             f"{head.change:+.4f}"]
+            for head in ranked
+        ]  # fmt: skip
+        return told + html_table(columns, lines, numbers=range(1, len(columns)))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""

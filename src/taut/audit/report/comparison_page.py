@@ -15,7 +15,7 @@ from taut.audit.data_sentences import data_sentences
 from taut.audit.report.figures import Figure
 from taut.audit.report.layer_names import layer_pattern, short_layer_names
 from taut.audit.report.standing import Strip, draw_strips, strip, strips_table
-from taut.audit.report.svg import CellScale, draw_cells, fitted_scale
+from taut.audit.report.svg_cells import CellScale, draw_cells, fitted_scale
 from taut.audit.report.svg_lines import draw_lines
 from taut.audit.report.tables import ReportTable, layer_name
 from taut.audit.report.templates import rendered

@@ -10,7 +10,8 @@ import numpy as np
 from taut.audit.few_keys import FEW_KEYS
 from taut.audit.report.layer_names import short_layer_names
 from taut.audit.report.row_groups import groups_of_model
-from taut.audit.report.svg import draw_bars, draw_cells, fitted_scale
+from taut.audit.report.svg import draw_bars
+from taut.audit.report.svg_cells import draw_cells, fitted_scale
 from taut.audit.report.svg_small import draw_groups
 from taut.audit.report.tables import (
     Array,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from taut._base.files import write_whole
-from taut._base.terminal_text import printable, shortened
+from taut._base.html_table import html_lines, html_table
+from taut._base.terminal_text import shortened
 from taut.audit.consequence.columns import RANKED_BY
 from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences
@@ -70,11 +70,9 @@ def fragment(record: Record) -> str:
     shown += [record.columns[RANKED_BY].heading] if record.has_consequence else []
     places = [0, *(ranked.columns.index(heading) for heading in shown)]
     rows = [[row[place] for place in places] for row in ranked.rows[:10]]
-    words = ("head", *shown)
-    head = "".join(f"<th>{escape(word)}</th>" for word in words)
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
-    title = escape(printable(str(record).splitlines()[0]))
-    return f"<p>{title}</p>{picture}<table><tr>{head}</tr>{lines}</table>"
+    table = html_table(["head", *shown], rows, numbers=range(1, len(shown) + 1))
+    title = f"{str(record).splitlines()[0]}. {verdict(record)}"
+    return f"{html_lines(title)}{picture}{table}"
 
 
 def html(record: Record) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from taut._base.optional import needing
 from taut._base.terminal_text import printable
-from taut.audit.report.svg import style
+from taut.audit.report.svg_style import style
 
 HERE = Path(__file__).parent
 
