@@ -21,7 +21,7 @@ from taut.audit.sample_spans import count as counted
 from taut.audit.shard import Shard
 from taut.audit.statistics.column import Column
 from taut.audit.statistics.head_state import HeadState
-from taut.audit.worst_samples import worst_samples
+from taut.audit.worst_samples import shown_pictures
 
 
 @dataclass
@@ -171,9 +171,7 @@ class Record:
             self.logits = self.logits or other.logits.empty()
             self._join(self.logits, other.logits, other.tokens)
         self.seen = joined([*self.seen, *other.seen])
-        pictures = {**self.pictures, **other.pictures}
-        shown = [str(sample) for sample in worst_samples(self)]
-        self.pictures = {sample: pictures[sample] for sample in shown if sample in pictures}
+        self.pictures = shown_pictures(self, other.pictures)
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
         if other.shard is not None and not other.shard.is_part_of(self.shard):
@@ -203,13 +201,10 @@ class Record:
 
     def _join(self, mine: LayerRecord, theirs: LayerRecord, tokens: dict[str, str]) -> None:
         mine.merge(theirs)
-        for h in range(mine.state.heads):  # the token goes with the place that has won
-            key = f"{mine.name}/{h}"
-            won = (mine.state.places["two"][h] == theirs.state.places["two"][h]).all()
-            if won and key in tokens:
-                self.tokens[key] = tokens[key]
-            elif won:
-                self.tokens.pop(key, None)
+        won = (mine.state.places["two"] == theirs.state.places["two"]).all(axis=1)
+        for key in [f"{mine.name}/{h}" for h in won.nonzero()[0]]:  # the token goes with its place
+            self.tokens.pop(key, None)
+            self.tokens |= {key: tokens[key]} if key in tokens else {}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words."""

@@ -109,13 +109,13 @@ def _by_blocks(
         else:
             sums, constants = reduced_with_constants(block.scores)
         others = [measure(block) for measure in more.values()]
-        found = torch.stack([each.double() for each in (*sums, *constants, *others)])
-        block.put(lines, found.cpu().numpy())
+        numbers = torch.stack([each.double() for each in (*sums, *constants, *others)])
+        block.put(lines, numbers.cpu().numpy())
     parts = torch.from_numpy(lines).unbind(0)
     first = len(RowSums._fields)
     sums, constants = RowSums(*parts[:first]), RowConstants(*parts[first : first + 4])
     values = numbers_of(sums, constants, () if quick else norms)
-    found = {name: value.numpy() for name, value in values.items()}
+    found: dict[str, Array] = {name: value.numpy() for name, value in values.items()}
     if quick:
         found |= {constant_key(p): found["one"] for p in norms}
     return found | dict(zip(more, lines[len(names) - len(more) :], strict=True))
