@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
 from taut._base.json_files import SEAL, sealed  # noqa: E402
 from taut.audit.consequence.head_consequence import HeadConsequence  # noqa: E402
+from taut.audit.head_table import head_columns  # noqa: E402
 from taut.audit.record_json import VERSION  # noqa: E402
 from taut.audit.thumbnails import thumbnail  # noqa: E402
 from tests.helpers.command_line import taut  # noqa: E402
@@ -140,3 +141,17 @@ def test_the_page_names_every_version():
     page = (DOCS / "record.md").read_text(encoding="utf-8")
     listed = [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.M)]
     assert listed == [VERSION]
+
+
+@needs_repository
+def test_the_page_on_audits_names_every_column():
+    """The columns of to_pandas() with the usual norms and consequences, and no others."""
+    page = (DOCS / "audit.md").read_text(encoding="utf-8")
+    table = re.findall(r"## The columns of a table\n(.*?)\n## ", page, re.S)[0]
+    named = {name for row in re.findall(r"^\| (.*?) \|", table, re.M) for name in _names(row)}
+    known = {c.name for c in head_columns((4.0,), drawn=False, quick=False, consequence=True)}
+    assert named == {name for name in known if not re.match("kl_(keys|values)", name)}
+
+
+def _names(row):
+    return re.findall(r"`(\w+)`", row)

@@ -27,6 +27,7 @@ from taut.audit.record import Record
 from taut.audit.records_in_folder import FolderEntry, records_in
 from taut.audit.reference import ReferenceModel, reference_models
 from taut.audit.report.comparison_page import write_comparison
+from taut.audit.report.curves import LARGER_STEPS
 from taut.audit.report.layer_names import layer_pattern, short_layer_names
 from taut.audit.report.page import save_picture, write_report
 from taut.audit.run import run
@@ -38,6 +39,7 @@ from taut.audit.verdict import verdict
 from taut.models import Captured, Missed, capture
 
 __all__ = [
+    "LARGER_STEPS",
     "LOOKED_FOR",
     "Auditor",
     "Captured",

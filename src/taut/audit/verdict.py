@@ -47,14 +47,14 @@ def standing(value: float) -> str:
 def _level(record: Record, mean: float) -> str:
     if record.quick:
         return (
-            f"A first look: the mean head has a constant of at most {mean:.3f}, where ½ is the "
+            f"A first look: heads have a constant of at most {mean:.3f} on average, where ½ is the "
             "limit."
         )
     share = share_below(mean)
     words = "Calm" if share < CALM else "Sharp" if share > SHARP else "As sensitive as usual"
     return (
-        f"{words}: the mean head has a constant of {mean:.3f}, where ½ is the limit. That is "
-        f"{standing(mean)} that taut was tried on."
+        f"{words}: on average its heads have a constant of {mean:.3f}, where ½ is the limit. That "
+        f"is {standing(mean)} that taut was tried on."
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 # Said wherever steps of some size stand beside local constants.
-STEPS = (
+LARGER_STEPS = (
     "A step of some size can move the weights by more than the local constant at its start says: "
     "on its way it comes to places where softmax is steeper. No step of any size exceeds ½."
 )

@@ -127,7 +127,7 @@ def _shown(record: Record, layer: LayerRecord, row: Mapping[str, Any]) -> ShownR
             draw_patches(worst, grid, picture), named, flip_sentence(worst),
         )  # fmt: skip
     token = f"“{token_shown(row['token']).strip(' ')}”" if row["token"] else ""
-    who = f"The query {token} at {row['query']}" if token else f"Query {row['query']}"
+    who = f"The query {token} at position {row['query']}" if token else f"Query {row['query']}"
     return ShownRow(
         _sentence(worst, row, who), shown_keys(worst) if worst.tokens else [],
         [] if worst.tokens else heaviest(worst), "", rivals(worst), flip_sentence(worst),

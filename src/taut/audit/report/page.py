@@ -14,7 +14,7 @@ from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
-from taut.audit.report.curves import STEPS, curves
+from taut.audit.report.curves import LARGER_STEPS, curves
 from taut.audit.report.figures import MapLinks, distributions, groups, heat_maps
 from taut.audit.report.head_panel import HeadPanel, anchor, head_panels
 from taut.audit.report.layer_names import layer_pattern, short_layer_names
@@ -102,7 +102,7 @@ def html(record: Record) -> str:
         columns=columns_table(record),
         ranked=ranked_table(record, short),
         worst=worst_table(record),
-        steps=STEPS,
+        steps=LARGER_STEPS,
         grid=grid_table(record),
         logits=logits_table(record),
         missed=ReportTable("Attention that was not seen", ["module", "operation"], record.missed),

@@ -61,7 +61,7 @@ def key_name(row: WorstRow, key: int) -> str:
     place = row.keys.index(key)
     where = row.places[place]
     if row.tokens and where >= 0:
-        return f"“{shortened(token_shown(row.tokens[place]).strip(' '), 24)}” at {where}"
+        return f"“{shortened(token_shown(row.tokens[place]).strip(' '), 24)}” at position {where}"
     return f"key {key}" if where in (-1, key) else f"key {key} (position {where})"
 
 
