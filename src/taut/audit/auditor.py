@@ -176,7 +176,8 @@ class Auditor:
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
         keep = layer.many.add if together else layer.add
-        keep(found, samples, rows.queries, read=row_reader(rows))
+        before = None if together else self._before(layer)
+        keep(found, samples, rows.queries, read=row_reader(rows, found, before))
         if not together and known.all():
             layer.sinks.add(found, rows.reader.keys, self._key_name(rows))
         settings = self.settings
@@ -192,6 +193,11 @@ class Auditor:
                 count=settings.rows,
             )
             self._picked += [(layer, row) for row in picked]
+
+    def _before(self, layer: LayerRecord) -> LayerRecord | None:
+        """What the record knows of a layer from earlier batches."""
+        same = [x for x in self.record.layers if (x.path, x.call) == (layer.path, layer.call)]
+        return same[0] if same and same[0].state.heads == layer.state.heads else None
 
     def _key_name(self, rows: AttentionRows) -> KeyName:
         """How the keys of rows are called: by their tokens, where these are the queries' own."""

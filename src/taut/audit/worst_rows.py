@@ -6,23 +6,35 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from taut.audit.few_keys import FEW_KEYS
+from taut.audit.layer_record import LayerRecord
 from taut.audit.record import Record
 from taut.audit.statistics.head_state import ReadRow
 from taut.audit.statistics.worst_row import WorstRow, worst_row
 from taut.audit.thumbnails import thumbnail
 from taut.audit.worst_samples import worst_samples
-from taut.models import AttentionRows
+from taut.models import AttentionRows, RowMeasurements
 
 TokenText = Callable[[int, int], str]  # by the place of a sample in its batch, and a position
 NAMED = "input_ids"  # the argument whose tokens have names
 
 
-def row_reader(rows: AttentionRows) -> ReadRow:
-    """A function that reads what is kept of a row."""
+def row_reader(
+    rows: AttentionRows, measured: RowMeasurements, known: LayerRecord | None = None
+) -> ReadRow:
+    """A function that reads what is kept of a row.
+
+    Of rows whose constants are below what a record knows already, it reads nothing: they are not
+    the worst ones, and computing the scores of a row again takes time.
+    """
     text = NAMED in (rows.source, rows.key_source)
 
-    def read(sample: int, head: int, query: int) -> WorstRow:
+    def read(sample: int, head: int, query: int) -> WorstRow | None:
         where = (sample, head, query)
+        if known is not None:
+            state = known.few if measured.values["seen"][where] < FEW_KEYS else known.many
+            if measured.values["two"][where] < state.maxima["two"][head]:
+                return None
         scores = rows.row(*where).double().cpu().numpy()
         places = rows.key_places(*where).tolist()
         return worst_row(scores, places, rows.place(*where), text=text)

@@ -56,6 +56,8 @@
       const panel = document.querySelector(".panel:target") || document.querySelector(".panel");
       const link = panel && links.find((each) => each.getAttribute("href") === "#" + panel.id);
       links.forEach((each) => each.classList.toggle("current", each === link));
+      const said = document.getElementById("shown");
+      if (link && said) said.textContent = "Shown: " + link.querySelector("title").textContent;
       stop(link || links[0]);
     };
     links.forEach((link) => {

@@ -26,7 +26,8 @@ COUNTS = ("rows", "skipped", "hidden", "broken", "above")
 NOT_MEASURED = ("skipped", "hidden", "broken")
 
 
-ReadRow = Callable[[int, int, int], WorstRow]  # by sample, head and query, as arrays have them
+# By sample, head and query, as arrays have them; None for a row that is not worth it.
+ReadRow = Callable[[int, int, int], WorstRow | None]
 
 
 def row_numbers(norms: Sequence[float]) -> dict[str, RowNumber]:
