@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from taut.cli import audit, certify, compare, env, game, ls, merge, report, reproduce
+from taut.cli import audit, certify, compare, env, explore, game, ls, merge, report, reproduce
 from taut.cli.errors import typer
 
 app = typer.Typer(
@@ -34,7 +34,7 @@ def _main(
     pass
 
 
-for command in (audit, merge, report, compare, ls, certify, game, env):
+for command in (audit, merge, report, compare, ls, certify, game, explore, env):
     app.add_typer(command.app)  # without a name: its command is ours
 app.add_typer(reproduce.app, name="reproduce")
 

@@ -14,6 +14,11 @@ def page() -> str:
     return BUILT.read_text(encoding="utf-8")
 
 
+def open_address(file: str | Path | None = None) -> str:
+    """Address under which a browser finds the page: a copy of yours, or the one inside taut."""
+    return (BUILT if file is None else Path(file)).resolve().as_uri()
+
+
 def write_page(file: str | Path) -> Path:
     """Write the interactive page to a file, whole or not at all, and return its path."""
     target = Path(file)

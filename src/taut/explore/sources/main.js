@@ -14,7 +14,7 @@ import { Store, firstState } from "./page/state.js";
 import { Tabs } from "./page/tabs.js";
 import { Tour } from "./page/tour.js";
 import { localConstant, rateAlong, worstDirection } from "./softmax/constants.js";
-import { gaussianDirections } from "./softmax/random_directions.js";
+import { gaussianDirections, ratesAlong } from "./softmax/random_directions.js";
 import { changeAfterStep, entropy, jacobian, softmax } from "./softmax/softmax.js";
 import { stepBounds, trueStep } from "./softmax/steps.js";
 import { AttentionView } from "./views/attention/view.js";
@@ -63,8 +63,7 @@ function fit() {
 
 document.getElementById("top")?.append(tabs.node,
   element("div", { class: "tools" }, undo, redo,
-    copyButton("Copy link", () => `${location.href.split("#")[0]}${toAddress(store.state)}`, "small"),
-    button("Tour", () => tour.start(), "primary small")));
+    copyButton("Copy link", () => `${location.href.split("#")[0]}${toAddress(store.state)}`, "small"), tour.opener));
 document.getElementById("main")?.append(...Object.values(panels));
 document.body.append(tour.box);
 
@@ -86,12 +85,13 @@ fit();
 
 Object.assign(window, {
   taut: {
-    softmax, jacobian, entropy, localConstant, worstDirection, rateAlong, stepBounds, trueStep, changeAfterStep, gaussianDirections,
+    softmax, jacobian, entropy, localConstant, worstDirection, rateAlong, stepBounds, trueStep, changeAfterStep, gaussianDirections, ratesAlong,
     solveGame, certify, interaction, roundsForGap, iterate, rateAtEquilibrium, smallestFlip,
     /** @param {string} text */
     encode: (text) => modelTokenizer().encode(text),
-    /** @param {import("./model/embedded.js").ModelName} name @param {number[]} tokens @param {import("./model/transformer.js").Interference} [interference] */
-    runModel: (name, tokens, interference) => runModel(modelWeights(name), tokens, interference),
+    /** @param {import("./model/embedded.js").ModelName} name @param {number[]} tokens @param {import("./model/transformer.js").Interference} [interference] @param {{run: import("./model/transformer.js").Run, first: number}} [earlier] */
+    runModel: (name, tokens, interference, earlier) => runModel(modelWeights(name), tokens, interference, earlier),
+    weights: modelWeights,
     store,
   },
 });

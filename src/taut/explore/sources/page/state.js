@@ -25,7 +25,7 @@ export function firstState() {
   return {
     view: "softmax",
     softmax: { logits: [2, 1, 0], temperature: 1, p: 2, size: 1, direction: null, seed: 1 },
-    attention: { text: "To be, or not to be, that is the question", layer: 3, head: 1, query: -1, temperature: 1,
+    attention: { text: "Good night, good night! parting is such sweet", layer: 3, head: 0, query: -1, temperature: 1,
       everywhere: false, key: -1, push: 0, flip: false, swap: null },
     games: { payoffs: [[1, -1], [-1, 2]], temperature: 1.5 },
   };

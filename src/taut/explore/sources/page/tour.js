@@ -16,9 +16,9 @@ export const STOPS = [
     text: "Of all ways to push twelve logits, this one does most. Bend it: nothing does more." },
   { address: "#softmax?x=3,2.9,0,0,0,0,0,0,0,0,0,0&t=1&p=2&size=1&seed=1", target: ".sampling", title: "Testing is not proving",
     text: "A thousand random pushes stay far below the worst one. That is why taut computes it instead of sampling." },
-  { address: "#attention?text=To+be%2C+or+not+to+be%2C+that+is+the+question", target: ".model.plain .heads", title: "The same in a language model",
+  { address: "#attention", target: ".model.plain .heads", title: "The same in a language model",
     text: "Attention is softmax too. Each small map is one head: rows look, columns are looked at. Click a head." },
-  { address: "#attention?text=To+be%2C+or+not+to+be%2C+that+is+the+question&flip=1", target: ".headline", title: "Flip it",
+  { address: "#attention?flip=1", target: ".headline", title: "Flip it",
     text: "The smallest change of scores that swaps the two tokens this head watches most. Does the prediction care? Compare the two models." },
   { address: "#games?a=1,-1;-1,2&t=1.5", target: ".headline", title: "Two softmaxes play a game",
     text: "Players who answer each other by softmax settle down if both are calm enough. taut proves it before the first move." },
@@ -30,6 +30,7 @@ export class Tour {
   /** @param {(address: string) => void} go */
   constructor(go) {
     this.go = go;
+    this.opener = button("Tour", () => this.start(), "primary small");
     this.at = -1;
     this.title = element("h2", { tabindex: -1 });
     this.text = element("p");
@@ -44,7 +45,6 @@ export class Tour {
   }
 
   start() {
-    this.cameFrom = document.activeElement;
     this.at = -1;
     this.box.hidden = false;
     document.body.classList.add("touring");
@@ -82,6 +82,6 @@ export class Tour {
     this.box.hidden = true;
     document.body.classList.remove("touring");
     document.querySelector(".pointed")?.classList.remove("pointed");
-    if (this.cameFrom instanceof HTMLElement) this.cameFrom.focus();
+    this.opener.focus();
   }
 }

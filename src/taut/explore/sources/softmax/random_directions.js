@@ -1,5 +1,6 @@
 // Random directions from a seed, so that everybody who opens a link sees the same ones.
-import { rateAlong } from "./constants.js";
+import { covarianceProduct, softmax } from "./softmax.js";
+import { norm } from "./vectors.js";
 
 /** Uniform numbers in (0, 1) from a seed: the generator mulberry32. @param {number} seed */
 export function randomNumbers(seed) {
@@ -21,5 +22,6 @@ export function gaussianDirections(n, count, seed) {
 
 /** How fast the softmax changes along each of the directions. @param {readonly number[]} x @param {number[][]} directions @param {number} p @param {number} scale */
 export function ratesAlong(x, directions, p, scale) {
-  return directions.map((v) => rateAlong(x, v, p, scale));
+  const s = softmax(x, scale);
+  return directions.map((v) => (scale * norm(covarianceProduct(s, v), p)) / norm(v, p));
 }

@@ -19,9 +19,9 @@ function comparedBars(rows, label) {
     element("tbody", {}, ...rows.map(({ name, before, after }) => {
       const pale = element("span", { class: "bar before" });
       const full = element("span", { class: "bar after" });
-      pale.style.width = `${100 * before}%`;
-      full.style.width = `${100 * after}%`;
       const same = Math.abs(before - after) < 5e-4;
+      pale.style.width = `${same ? 0 : 100 * before}%`;
+      full.style.width = `${100 * after}%`;
       return element("tr", {}, element("th", { scope: "row", class: "token" }, name),
         element("td", { class: "track-cell" }, element("div", { class: "track" }, pale, full)),
         element("td", { class: "value was" }, same ? "" : percent(before)),

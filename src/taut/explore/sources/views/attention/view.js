@@ -54,11 +54,12 @@ export class AttentionView {
   sentence(plain, constrained, state) {
     if (state.flip && plain.flip && constrained.flip) {
       return `A change of the scores of size ${rounded(plain.flip.size, 2)} flips the leading keys in the plain model, ${rounded(constrained.flip.size, 2)} in the constrained one. `
-        + `It changes ${percent(plain.prediction)} of the plain model’s prediction and ${percent(constrained.prediction)} of the constrained one’s.`;
+        + `That changes ${percent(plain.prediction)} of what the plain model would write next, and ${percent(constrained.prediction)} of what the constrained one would. `
+        + "A tie is easy to flip; what counts is whether it matters.";
     }
     if (plain.prediction < 1e-6 && constrained.prediction < 1e-6 && plain.moved < 1e-6) {
       return `Here a small change of this row’s scores moves its weights by at most ${rounded(plain.row.before.two, 3)} times as much in the plain model and `
-        + `${rounded(constrained.row.before.two, 3)} in the constrained one (l2; the limit is 0.5). Change something on the left and see whether the prediction cares.`;
+        + `${rounded(constrained.row.before.two, 3)} in the constrained one (l2; the limit is 0.5). Flip it, heat it or push it, and see whether the prediction cares.`;
     }
     return `Your change moved ${percent(plain.moved)} of this row’s weight in the plain model and ${percent(constrained.moved)} in the constrained one. `
       + `Of the prediction it changed ${percent(plain.prediction)} and ${percent(constrained.prediction)}.`;

@@ -22,7 +22,7 @@ export class GamesView {
     this.threshold = new Threshold();
     this.python = pythonPanel("Paste these lines into Python to get the numbers above from the library itself.");
     this.sentence = element("p", { class: "sentence" });
-    this.big = element("strong", { class: "big" });
+    this.big = element("strong", { class: "big proved" });
     this.kind = element("span", { class: "tag" });
     this.number = "";
     this.node = element("div", { class: "view" },

@@ -17,7 +17,7 @@ export class NormCurve {
     this.figure = element("div", { class: "figure" });
     this.node = card("In every norm at once",
       "The constant against p. It is exact for p = 1, 2 and ∞ (dots) and lies in the shaded band elsewhere. p and its dual p/(p − 1) give the same value.",
-      [this.figure, legend([["truth", "at least (measured)"], ["bound", "at most (proved)"], ["limit", "limit for all logits"]])]);
+      [this.figure, legend([["truth", "at least (some push reaches it)"], ["bound", "at most (proved)"], ["limit", "limit for all logits"]])]);
   }
 
   /** @param {number[]} logits @param {number} scale @param {number} p @param {number} width */

@@ -5,6 +5,7 @@ import { drawn, element, setText } from "../../page/elements.js";
 import { normName, rounded } from "../../page/format.js";
 import { localConstant } from "../../softmax/constants.js";
 import { softmax } from "../../softmax/softmax.js";
+import { constantText } from "./headline.js";
 
 const SIZE = 300;
 const HEIGHT = Math.round((SIZE * Math.sqrt(3)) / 2);
@@ -123,7 +124,7 @@ export class Simplex {
     this.point.setAttribute("cy", String(y));
     this.point.setAttribute("aria-valuetext", s.map((share, i) => `class ${i + 1}: ${Math.round(100 * share)} percent`).join(", "));
     setText(this.high, `limit ${rounded(scale / 2, 3)}`);
-    setText(this.value, `At (${s.map((share) => share.toFixed(2)).join(", ")}) the constant in ${normName(p)} is at most ${rounded(localConstant(logits, p, scale).upper)}.`);
+    setText(this.value, `At (${s.map((share) => share.toFixed(2)).join(", ")}) the constant in ${normName(p)} is ${constantText(localConstant(logits, p, scale))}.`);
   }
 }
 
