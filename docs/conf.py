@@ -10,6 +10,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 2
 exclude_patterns = ["_build"]
+html_extra_path = ["../src/taut/explore/explore.html"]  # the interactive page, beside the home
 html_theme = "furo"
 html_title = "taut"
 autodoc_member_order = "bysource"

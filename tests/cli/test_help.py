@@ -16,7 +16,18 @@ from taut.cli.certify import certify
 from taut.cli.options import comma_separated
 from tests.helpers.command_line import taut
 
-COMMANDS = ("audit", "merge", "report", "compare", "ls", "certify", "game", "explore", "env", "reproduce")
+COMMANDS = (
+    "audit",
+    "merge",
+    "report",
+    "compare",
+    "ls",
+    "certify",
+    "game",
+    "explore",
+    "env",
+    "reproduce",
+)
 
 
 def test_help_imports_nothing_heavy():

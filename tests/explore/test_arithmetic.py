@@ -54,7 +54,8 @@ def cases():
 
 
 def test_functions(page, cases):
-    code = "(x, scale) => [taut.softmax(x, scale), taut.jacobian(x, scale), taut.entropy(taut.softmax(x, scale))]"
+    code = """(x, scale) =>
+      [taut.softmax(x, scale), taut.jacobian(x, scale), taut.entropy(taut.softmax(x, scale))]"""
     for (x, scale), found in zip(cases, called(page, code, *cases), strict=True):
         s = taut.softmax(x, scale=scale)
         assert near(found[0], s)
@@ -64,7 +65,11 @@ def test_functions(page, cases):
 
 def test_limits_of_sharpness(page):
     rows = [[1.0, 3.0, 3.0], [0.0, 0.0], [2.0, -1.0, 2.0, -1.0]]
-    found = called(page, "(x) => [taut.softmax(x, Infinity), taut.softmax(x, -Infinity)]", *[[row] for row in rows])
+    found = called(
+        page,
+        "(x) => [taut.softmax(x, Infinity), taut.softmax(x, -Infinity)]",
+        *[[row] for row in rows],
+    )
     for row, (high, low) in zip(rows, found, strict=True):
         assert near(high, taut.softmax(row, scale=math.inf))
         assert near(low, taut.softmax(row, scale=-math.inf))
@@ -86,11 +91,13 @@ def test_constants_and_worst_directions(page, cases, p):
             theirs = float(getattr(expected, side))
             assert near(constant[side], theirs, scale)
             assert abs(constant[side] - theirs) <= 1e-9 * theirs  # small constants have digits too
-        assert constant["lower"] <= constant["upper"] <= float(taut.global_lipschitz(p, scale=scale))
+        assert (
+            constant["lower"] <= constant["upper"] <= float(taut.global_lipschitz(p, scale=scale))
+        )
         assert abs(np.linalg.norm(v, p) - 1) < TOLERANCE
         assert near(rate, constant["lower"], scale)
         assert near(rate, np.linalg.norm(taut.jvp(x, v, scale=scale), p), scale)
-        # With two logits both columns are the largest in l1; other norms may have several maximisers.
+        # With two logits both columns are the largest in l1; brackets may have several maximisers.
         if p in (2, math.inf) and not ties(np.multiply(x, scale)):
             assert near(v, taut.worst_direction(x, p, scale=scale))
             compared += 1
@@ -115,8 +122,11 @@ def test_steps_and_their_bounds(page, cases):
         given.append((x, d.tolist(), scale))
     for p in (1.0, 1.5, 2.0, math.inf):
         name = "Infinity" if p == math.inf else p
-        code = f"(x, d, scale) => [taut.stepBounds(d, {name}, scale), taut.trueStep(x, d, {name}, scale), taut.changeAfterStep(x, d, scale)]"
-        for (x, d, scale), (bounds, size, change) in zip(given, called(page, code, *given), strict=True):
+        code = f"""(x, d, scale) => [taut.stepBounds(d, {name}, scale),
+          taut.trueStep(x, d, {name}, scale), taut.changeAfterStep(x, d, scale)]"""
+        for (x, d, scale), (bounds, size, change) in zip(
+            given, called(page, code, *given), strict=True
+        ):
             truth = taut.softmax(np.add(x, d), scale=scale) - taut.softmax(x, scale=scale)
             assert near(change, truth)
             assert near(size, np.linalg.norm(truth, p))
@@ -147,7 +157,9 @@ def test_random_directions(page):
     x = [1.0, 0.3, 0.0, -1.0, 0.9]
     for p in (1.0, 2.0, 3.0):
         rates = page.run(f"taut.ratesAlong({x}, taut.gaussianDirections(5, 50, 7), {p}, 2)")
-        expected = [np.linalg.norm(taut.jvp(x, v, scale=2.0), p) / np.linalg.norm(v, p) for v in found[:50]]
+        expected = [
+            np.linalg.norm(taut.jvp(x, v, scale=2.0), p) / np.linalg.norm(v, p) for v in found[:50]
+        ]
         assert near(rates, expected)
 
 
@@ -184,7 +196,10 @@ def test_equilibria(page, played):
 
 
 def test_certificates(page, played):
-    code = "(A, tau) => { const c = taut.certify(A, tau); return {...c, rounds: String(taut.roundsForGap(c, 1e-10))}; }"
+    code = """(A, tau) => {
+      const found = taut.certify(A, tau);
+      return {...found, rounds: String(taut.roundsForGap(found, 1e-10))};
+    }"""
     for (A, tau), mine in zip(played, called(page, code, *played), strict=True):
         theirs = games.certify(A, tau)
         upper = float(theirs.factor.upper)
@@ -200,7 +215,7 @@ def test_certificates(page, played):
 
 
 def test_plain_iteration(page, played):
-    """Gaps of every round, and the promise of the certificate, which is kept from this start too."""
+    """Gaps of every round; the promise of the certificate is kept from this start too."""
     rounds = 40
     found = called(page, f"(A, tau) => taut.iterate(A, tau, {rounds})", *played)
     for (A, tau), mine in zip(played, found, strict=True):
@@ -223,7 +238,10 @@ def test_plain_iteration(page, played):
 
 def test_rates_at_the_equilibrium(page, played):
     """The spectral radius of a round's derivative; never above the certified factor."""
-    code = "(A, tau) => { const {x, y} = taut.solveGame(A, tau); return [x, y, taut.rateAtEquilibrium(A, tau, x, y)]; }"
+    code = """(A, tau) => {
+      const {x, y} = taut.solveGame(A, tau);
+      return [x, y, taut.rateAtEquilibrium(A, tau, x, y)];
+    }"""
     for (A, tau), (x, y, rate) in zip(played, called(page, code, *played), strict=True):
         x, y, A = np.array(x), np.array(y), np.array(A)
         M, N = (np.diag(s) - np.outer(s, s) for s in (x, y))
@@ -235,13 +253,15 @@ def test_rates_at_the_equilibrium(page, played):
 def test_the_smallest_flip(page):
     draw = np.random.default_rng(5)
     rows = [(draw.normal(size=draw.integers(2, 20)) * 3).tolist() for _ in range(100)]
-    for row, flip in zip(rows, called(page, "(z) => taut.smallestFlip(z)", *[[row] for row in rows]), strict=True):
+    for row, flip in zip(
+        rows, called(page, "(z) => taut.smallestFlip(z)", *[[row] for row in rows]), strict=True
+    ):
         first, second = np.argsort(row)[::-1][:2]
         assert (flip["leader"], flip["runnerUp"]) == (first, second)
         change = np.array(flip["change"])
         assert np.argmax(row + change) == second
         assert abs(np.linalg.norm(change) / flip["size"] - 1.01) < 1e-9
-        # Nothing smaller does: the difference of two entries moves by at most √2 of a change's length.
+        # Nothing smaller does: a difference of two entries moves by at most √2 times a change.
         assert abs(flip["size"] * math.sqrt(2) - (row[first] - row[second])) < TOLERANCE
         assert np.argmax(row + change / 1.02) == first
     assert called(page, "(z) => taut.smallestFlip(z)", [[1.0]]) == [None]

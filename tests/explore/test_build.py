@@ -45,9 +45,23 @@ def test_the_page_is_one_file_of_five_megabytes_at_most():
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
     script = page().split('<script type="module">')[1]
     assert "http" not in script.replace("http://www.w3.org/2000/svg", "")
-    for way_out in ("fetch(", "XMLHttpRequest", "WebSocket", "sendBeacon", "EventSource", "importScripts"):
+    for way_out in (
+        "fetch(",
+        "XMLHttpRequest",
+        "WebSocket",
+        "sendBeacon",
+        "EventSource",
+        "importScripts",
+    ):
         assert way_out not in script
-    for markup in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):
+    for markup in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+    ):
         assert markup not in script
 
 
@@ -72,6 +86,7 @@ def test_modules_are_small_and_say_what_they_are():
         assert max(map(len, text.splitlines())) <= 260, file.name
 
 
+@pytest.mark.slow
 def test_types_are_checked():
     """JSDoc types by TypeScript, where it is installed: npm ci in the folder of the sources."""
     local = SOURCES / "node_modules" / ".bin" / "tsc"
@@ -83,9 +98,13 @@ def test_types_are_checked():
 
 
 def test_modules_become_one_script(tmp_path):
-    (tmp_path / "a.js").write_text('import {\n  two,\n  Three,\n} from "./b/c.js";\nexport const one = two() - 1;\n')
+    (tmp_path / "a.js").write_text(
+        'import {\n  two,\n  Three,\n} from "./b/c.js";\nexport const one = two() - 1;\n'
+    )
     (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "c.js").write_text("export function two() { return 2; }\nexport class Three {}\nconst own = 1;\n")
+    (tmp_path / "b" / "c.js").write_text(
+        "export function two() { return 2; }\nexport class Three {}\nconst own = 1;\n"
+    )
     script = bundle(tmp_path / "a.js")
     assert script.index("$b$c = ") < script.index("$a = ")
     assert "const { two, Three } = $b$c;" in script

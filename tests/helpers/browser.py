@@ -39,11 +39,29 @@ class Browser:
     def __init__(self, folder: Path, program: str, *options: str) -> None:
         to_browser, from_browser = os.pipe(), os.pipe()
         command = [sys.executable, "-c", _LAUNCH, str(to_browser[0]), str(from_browser[1]), program]
-        command += ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]
-        command += ["--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb"]
-        command += [f"--user-data-dir={folder / 'profile'}", "--remote-debugging-pipe", *options, "about:blank"]
+        command += [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--hide-scrollbars",
+        ]
+        command += [
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--force-color-profile=srgb",
+        ]
+        command += [
+            f"--user-data-dir={folder / 'profile'}",
+            "--remote-debugging-pipe",
+            *options,
+            "about:blank",
+        ]
         self.process = subprocess.Popen(
-            command, pass_fds=(to_browser[0], from_browser[1]), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            command,
+            pass_fds=(to_browser[0], from_browser[1]),
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
         )
         os.close(to_browser[0])
         os.close(from_browser[1])
@@ -51,7 +69,9 @@ class Browser:
         self._rest, self._count, self._session = b"", 0, ""
         self.events: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -89,21 +109,44 @@ class Browser:
         message, _, self._rest = self._rest.partition(b"\0")
         return dict(json.loads(message))
 
-    def open(self, page: str, width: int = 1280, height: int = 900, *, dark: bool = False, calm: bool = True) -> None:
+    def open(
+        self,
+        page: str,
+        width: int = 1280,
+        height: int = 900,
+        *,
+        dark: bool = False,
+        calm: bool = True,
+    ) -> None:
         """Open an address in a window of a size, by day or by night."""
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        features += [{"name": "prefers-reduced-motion", "value": "reduce" if calm else "no-preference"}]
+        features += [
+            {"name": "prefers-reduced-motion", "value": "reduce" if calm else "no-preference"}
+        ]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call("Page.navigate", url="about:blank")  # another fragment alone would not load it anew
+        self.call(
+            "Page.navigate", url="about:blank"
+        )  # another fragment alone would not load it anew
         self.call("Page.navigate", url=page)
-        self.run("new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', done))")
+        self.run(
+            """new Promise((done) => {
+              if (document.readyState === 'complete') done();
+              else addEventListener('load', done);
+            })"""
+        )
 
     def run(self, code: str) -> Any:
         """The value of an expression in the page, awaited if it is a promise."""
-        found = self.call("Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True)
+        found = self.call(
+            "Runtime.evaluate", expression=code, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in found:
             details = found["exceptionDetails"]
             raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
@@ -113,28 +156,45 @@ class Browser:
         """Wait until the page has drawn what was changed."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
-    def picture(self, *, whole: bool = False) -> bytes:
-        """A PNG of what the window shows, or of the whole page."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))
+    def picture(self, *, whole: bool = False, clip: dict[str, float] | None = None) -> bytes:
+        """A PNG of what the window shows, of the whole page, or of a part of it."""
+        if whole:
+            size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+            clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        part = {} if clip is None else {"clip": clip}
+        shot = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=whole, **part
+        )
         return base64.b64decode(shot["data"])
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
 
     def mouse(self, kind: str, x: float, y: float) -> None:
         """Press, move or release the mouse."""
         pressed = {"buttons": 1} if kind != "mouseReleased" else {}
-        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1, **pressed)
+        self.call(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1, **pressed
+        )
 
     def key(self, name: str, modifiers: int = 0) -> None:
         """Press a key of that name."""
-        code = {"Enter": 13, "Tab": 9, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        code = {
+            "Enter": 13,
+            "Tab": 9,
+            "Escape": 27,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+        }
         number = code.get(name, ord(name[0].upper()))
         for kind in ("rawKeyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=number, modifiers=modifiers)
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=name,
+                code=name,
+                windowsVirtualKeyCode=number,
+                modifiers=modifiers,
+            )
 
     @property
     def complaints(self) -> list[str]:

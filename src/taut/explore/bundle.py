@@ -1,8 +1,8 @@
 """Join JavaScript modules into one script, so that a page opened from a file can run them.
 
-Browsers do not load modules from files. Each module becomes a function that returns what it exports,
-in an order in which everything is defined before it is imported. Only the plain forms of import and
-export are known; everything else is refused.
+Browsers do not load modules from files. Each module becomes a function that returns what it
+exports, in an order in which everything is defined before it is imported. Only the plain forms of
+import and export are known; everything else is refused.
 """
 
 from __future__ import annotations

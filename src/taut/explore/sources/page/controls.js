@@ -1,5 +1,5 @@
 // Controls with a name, a sentence that explains them, a slider and a field to type in.
-import { element, freshId } from "./elements.js";
+import { element, freshId, setAttribute } from "./elements.js";
 
 /**
  * @typedef {object} Slider
@@ -35,7 +35,7 @@ export function slider({ label, hint, range, step = 0.01, limits, toSlider = (v)
     show(value) {
       const place = toSlider(value);
       if (Number(bar.value) !== place) bar.value = String(place);
-      bar.setAttribute("aria-valuetext", say ? say(value) : plain(value));
+      setAttribute(bar, "aria-valuetext", say ? say(value) : plain(value));
       if (document.activeElement !== field || field.getAttribute("aria-invalid") !== "true") {
         const text = plain(value);
         if (field.value !== text && document.activeElement !== field) field.value = text;

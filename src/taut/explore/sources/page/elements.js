@@ -42,6 +42,17 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** Set an attribute only where it differs. @param {Element} node @param {string} name @param {string} value */
+export function setAttribute(node, name, value) {
+  if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+}
+
+/** Make a bar as long as a share of its track. @param {HTMLElement} bar @param {number} share 0 to 1 */
+export function setBar(bar, share) {
+  const width = `${(100 * share).toFixed(2)}%`;
+  if (bar.style.width !== width) bar.style.width = width;
+}
+
 let counter = 0;
 
 /** A new id. @param {string} stem */

@@ -45,6 +45,8 @@ export class Store {
     this.lastKind = "";
     this.lastTime = 0;
     this.waiting = false;
+    /** Timer of the next change of the address; 0 if it is up to date. @type {ReturnType<typeof setTimeout> | 0} */
+    this.pause = 0;
   }
 
   /**
@@ -114,7 +116,10 @@ export class Store {
 
   /** The browser refuses too many changes of the address, so they wait for a pause. */
   writeAddress() {
-    clearTimeout(this.pause);
-    this.pause = setTimeout(() => history.replaceState(null, "", toAddress(this.state)), 250);
+    clearTimeout(this.pause || undefined);
+    this.pause = setTimeout(() => {
+      history.replaceState(null, "", toAddress(this.state));
+      this.pause = 0;
+    }, 250);
   }
 }

@@ -46,7 +46,7 @@ export class AttentionControls {
       element("p", { class: "about" }, "Two small language models of 0.6 million weights read your text, here in the page. They learned from Shakespeare."),
       element("label", { for: id }, "Your text"), this.text, texts.node,
       element("h4", {}, "Which token looks?"),
-      element("p", { class: "hint" }, "Each token looks back at the ones before it. Choose one; the last one decides what comes next."), this.tokens,
+      element("p", { class: "hint" }, "Tokens are pieces of words; ␣ is a space, ↵ a new line. Each looks back at the ones before it, and the last one decides what comes next."), this.tokens,
       element("h4", {}, "Flip it"),
       element("p", { class: "hint" }, "Makes the smallest change of scores that lets the second most watched token overtake the first."), this.flip,
       this.temperature.node,

@@ -8,7 +8,7 @@ import { HEADS, LAYERS } from "../../model/transformer.js";
 /** Paint weights, one pixel a weight; queries are rows. @param {HTMLCanvasElement} canvas @param {number[][]} weights */
 function paint(canvas, weights) {
   const n = weights.length;
-  canvas.width = canvas.height = n;
+  if (canvas.width !== n) canvas.width = canvas.height = n;
   const context = canvas.getContext("2d");
   if (context === null) return;
   const image = context.createImageData(n, n);
@@ -29,6 +29,8 @@ export class HeadGrid {
         click: () => store.update("attention", { layer, head }) }, canvas);
       return { layer, head, canvas, node };
     });
+    /** What each map shows; emptied when colours change. @type {Map<HTMLCanvasElement, number[][]>} */
+    this.painted = new Map();
     const rows = Array.from({ length: LAYERS }, (_, layer) => [
       element("span", { class: "row-name", "aria-hidden": "true" }, `layer ${layer}`),
       ...this.cells.slice(layer * HEADS, (layer + 1) * HEADS).map(({ node }) => node)]);
@@ -39,7 +41,9 @@ export class HeadGrid {
   /** @param {import("../../model/transformer.js").Head[][]} heads @param {{layer: number, head: number}} chosen */
   show(heads, chosen) {
     for (const { layer, head, canvas, node } of this.cells) {
-      paint(canvas, heads[layer][head].weights);
+      const { weights } = heads[layer][head];
+      if (this.painted.get(canvas) !== weights) paint(canvas, weights); // layers before a change stay as they are
+      this.painted.set(canvas, weights);
       node.setAttribute("aria-pressed", String(layer === chosen.layer && head === chosen.head));
     }
   }

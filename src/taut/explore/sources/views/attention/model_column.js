@@ -1,7 +1,7 @@
 // One model: its heads, the chosen row with its numbers, and what the model would write next.
 import { css, inkOn, sequential } from "../../page/colours.js";
 import { card } from "../../page/controls.js";
-import { element, setText } from "../../page/elements.js";
+import { element, setBar, setText } from "../../page/elements.js";
 import { percent, rounded, roundedUp } from "../../page/format.js";
 import { HeadGrid, LargeMap } from "./head_grid.js";
 import { queryOf } from "./experiment.js";
@@ -20,8 +20,8 @@ function comparedBars(rows, label) {
       const pale = element("span", { class: "bar before" });
       const full = element("span", { class: "bar after" });
       const same = Math.abs(before - after) < 5e-4;
-      pale.style.width = `${same ? 0 : 100 * before}%`;
-      full.style.width = `${100 * after}%`;
+      setBar(pale, same ? 0 : before);
+      setBar(full, after);
       return element("tr", {}, element("th", { scope: "row", class: "token" }, name),
         element("td", { class: "track-cell" }, element("div", { class: "track" }, pale, full)),
         element("td", { class: "value was" }, same ? "" : percent(before)),
@@ -54,7 +54,8 @@ export class ModelColumn {
       element("p", { class: "hint" }, "Each row is a token that looks back, each column one that is looked at. The stronger the colour, the more attention. Click a row."),
       this.map.node, this.sentence,
       element("h4", {}, "Where that token looks"), this.keys,
-      element("h4", {}, "How sensitive that is"), table, this.verdict,
+      element("h4", {}, "How sensitive that is"),
+      element("p", { class: "hint" }, "The constant says how much of a small change of scores shows in the weights: 0 is calm, 0.5 the limit."), table, this.verdict,
       element("h4", {}, "What the model would write next"), this.next], `model ${name}`);
   }
 

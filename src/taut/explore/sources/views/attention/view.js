@@ -2,7 +2,7 @@
 import { announce } from "../../page/announce.js";
 import { pythonPanel } from "../../page/copying.js";
 import { element, setText } from "../../page/elements.js";
-import { percent, rounded } from "../../page/format.js";
+import { percent, rounded, short } from "../../page/format.js";
 import { AttentionControls } from "./controls.js";
 import { experiment } from "./experiment.js";
 import { ModelColumn } from "./model_column.js";
@@ -53,7 +53,7 @@ export class AttentionView {
   /** @param {Experiment} plain @param {Experiment} constrained @param {import("../../page/state.js").AttentionState} state */
   sentence(plain, constrained, state) {
     if (state.flip && plain.flip && constrained.flip) {
-      return `A change of the scores of size ${rounded(plain.flip.size, 2)} flips the leading keys in the plain model, ${rounded(constrained.flip.size, 2)} in the constrained one. `
+      return `A change of the scores of size ${short(plain.flip.size)} flips the two most watched tokens in the plain model, ${short(constrained.flip.size)} in the constrained one. `
         + `That changes ${percent(plain.prediction)} of what the plain model would write next, and ${percent(constrained.prediction)} of what the constrained one would. `
         + "A tie is easy to flip; what counts is whether it matters.";
     }
@@ -66,6 +66,7 @@ export class AttentionView {
   }
 
   redraw() {
+    for (const { grid } of [this.plain, this.constrained]) grid.painted.clear();
     this.show();
   }
 }

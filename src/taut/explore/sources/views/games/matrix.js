@@ -67,7 +67,7 @@ export class MatrixPanel {
     }));
     this.table.replaceChildren(
       element("caption", { class: "hidden" }, "What each row pays to each column"),
-      element("thead", {}, element("tr", {}, element("td"), ...Array.from({ length: m }, (_, j) => element("th", { scope: "col" }, `column ${j + 1}`)))),
+      element("thead", {}, element("tr", {}, element("td"), ...Array.from({ length: m }, (_, j) => element("th", { scope: "col", "aria-label": `column ${j + 1}` }, m > 3 ? String(j + 1) : `column ${j + 1}`)))),
       element("tbody", {}, ...this.fields.map((row, i) => element("tr", {}, element("th", { scope: "row" }, `row ${i + 1}`), ...row.map((field) => element("td", {}, field))))));
   }
 

@@ -1,13 +1,13 @@
 // Both strategies as bars, and the numbers that say how good they are.
 import { card } from "../../page/controls.js";
-import { element } from "../../page/elements.js";
+import { element, setBar } from "../../page/elements.js";
 import { percent, rounded, short } from "../../page/format.js";
 
 /** @param {string} title @param {number[]} weights @param {string} kind */
 function bars(title, weights, kind) {
   return element("div", { class: "strategy" }, element("h4", {}, title), ...weights.map((weight, i) => {
     const bar = element("span", { class: `bar ${kind}` });
-    bar.style.width = `${100 * weight}%`;
+    setBar(bar, weight);
     return element("div", { class: "bar-row" }, element("span", { class: "name" }, String(i + 1)), element("div", { class: "track" }, bar), element("span", { class: "value" }, percent(weight)));
   }));
 }
@@ -27,7 +27,7 @@ export class StrategiesCard {
     /** @type {[string, string, string][]} */
     const facts = [
       ["row pays on average", rounded(payoff), `${rounded(value)} with the entropies`],
-      ["duality gap", `at most ${short(gap)}`, "0 at the equilibrium; proved, rounding included"],
+      ["duality gap", `at most ${short(gap)}`, "0 at the equilibrium; an upper bound"],
       ["distance to it", `at most ${short(distance)}`, "of both strategies together, in l1"],
       ["what a sharp rival could win", `at most ${rounded(exploitability)}`, "if the players did not care for randomness"]];
     this.facts.replaceChildren(...facts.map(([name, number, note]) => element("div", {}, element("dt", {}, name), element("dd", {}, number), element("dd", { class: "note" }, note))));

@@ -14,7 +14,7 @@ export class Threshold {
     this.result = element("p", { class: "result" });
     this.node = card("Where it stops contracting",
       "How much of a small disagreement one round leaves over, at each temperature. Below 1 it dies out, above 1 it grows. The true curve is measured at the equilibrium, the other is proved for all strategies.",
-      [this.figure, legend([["truth", "at the equilibrium, true"], ["bound", "everywhere, at most"], ["nair", "certified by the 2-norm above this τ (Nair 2025)"]]), this.result]);
+      [this.figure, legend([["truth", "at the equilibrium, true"], ["bound broad", "everywhere, at most"], ["nair", "certified by the 2-norm above this τ (Nair 2025)"]]), this.result]);
     this.known = "";
     /** @type {{taus: number[], rates: number[]}} */
     this.curve = { taus: [], rates: [] };
@@ -46,7 +46,7 @@ export class Threshold {
     plot.level(1, "limit", "1: stops contracting");
     const proved = taus.map((each) => (threshold / each) ** 2);
     const inside = taus.map((_, i) => i).filter((i) => proved[i] <= top);
-    plot.line(inside.map((i) => taus[i]), inside.map((i) => proved[i]), "bound");
+    plot.line(inside.map((i) => taus[i]), inside.map((i) => proved[i]), "bound broad");
     const seen = taus.map((_, i) => i).filter((i) => rates[i] <= top);
     plot.line(seen.map((i) => taus[i]), seen.map((i) => rates[i]), "truth");
     if (nairThreshold > low && nairThreshold < high) plot.upright(nairThreshold, "nair");

@@ -33,7 +33,7 @@ export class GamesView {
             element("div", {}, element("h3", {}, "Will they settle down?"), this.sentence),
             element("p", { class: "headline-number" }, this.big, this.kind, copyButton("Copy", () => this.number, "copy small")))),
         element("div", { class: "column" }, this.strategies.node, this.threshold.node),
-        element("div", { class: "column" }, this.convergence.node), this.python.node));
+        element("div", { class: "column" }, this.convergence.node, this.python.node)));
     this.width = 420;
   }
 

@@ -1,6 +1,6 @@
 // The worst direction, which one can bend, and what a step along it does to the probabilities.
 import { button, card, slider } from "../../page/controls.js";
-import { element, setText } from "../../page/elements.js";
+import { element, setBar, setText } from "../../page/elements.js";
 import { normName, percent, rounded } from "../../page/format.js";
 import { changeAfterStep, softmax } from "../../softmax/softmax.js";
 import { rateAlong, worstDirection } from "../../softmax/constants.js";
@@ -31,7 +31,7 @@ export class DirectionPanel {
       change: (size) => store.update("softmax", { size }),
     });
     this.node = card("Push the logits",
-      "Each slider is one logit’s share of a push; it starts as the worst push there is. Bend it and see the probabilities go from the pale bar to the full one.",
+      "Each slider is one logit’s share of a push; together they start as the worst push there is. The pale bar is a probability before the push, the full bar after it.",
       [this.list, this.size.node, this.result, this.back], "push");
   }
 
@@ -72,8 +72,8 @@ export class DirectionPanel {
     this.rows.forEach((row, i) => {
       row.slider.show(v[i]);
       const after = s[i] + change[i];
-      row.before.style.width = `${100 * s[i]}%`;
-      row.after.style.width = `${100 * after}%`;
+      setBar(row.before, s[i]);
+      setBar(row.after, after);
       setText(row.value, percent(Math.max(after, 0)));
     });
     this.size.show(size);

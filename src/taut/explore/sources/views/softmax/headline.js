@@ -32,9 +32,10 @@ export class Headline {
     setText(this.value, constantText(constant));
     setText(this.kind, constant.kind === "exact" ? "exact" : "certified bracket");
     const share = Math.round((100 * constant.value) / limit);
-    setText(this.sentence, `A small change of the logits changes the probabilities by at most ${constantText(constant)} times as much, `
-      + `both measured in ${normName(p)}. At temperature τ no logits anywhere can do more than 1/(2τ) = ${rounded(limit)}: `
-      + `this point is at ${share} % of that limit.`);
+    const most = constant.kind === "exact" ? rounded(constant.value) : roundedUp(constant.upper);
+    setText(this.sentence, `A small change of the logits changes the probabilities by at most ${most} times as much`
+      + `${constant.kind === "exact" ? "" : ` (some push reaches ${roundedDown(constant.lower)})`}, both measured in ${normName(p)}: `
+      + `this is the Lipschitz constant of softmax here. Nowhere can it be more than 1/(2τ) = ${rounded(limit)}; this point is at ${share} % of that limit.`);
     this.gauge.replaceChildren(this.draw(constant, limit, sampled, width));
   }
 
@@ -52,8 +53,8 @@ export class Headline {
     svg.append(
       drawn("line", { class: "gauge-sample", x1: x(sampled), x2: x(sampled), y1: 20, y2: 42 }),
       drawn("line", { class: "gauge-limit", x1: right, x2: right, y1: 14, y2: 42 }),
-      gaugeWord(x(sampled), 54, `best of 1,000 random directions ${rounded(sampled, 3)}`, width),
-      gaugeWord(x(kind === "exact" ? value : upper), 14, `worst direction ${kind === "exact" ? rounded(value, 3) : roundedUp(upper, 3)}`, width - 90),
+      gaugeWord(x(sampled), 54, `best of 1,000 random pushes ${rounded(sampled, 3)}`, width),
+      gaugeWord(x(kind === "exact" ? value : upper), 14, kind === "exact" ? `worst push ${rounded(value, 3)}` : `at most ${roundedUp(upper, 3)}`, width - 90),
       drawn("text", { class: "tick", x: right, y: 10, "text-anchor": "end" }, `limit ${rounded(limit, 3)}`));
     return svg;
   }

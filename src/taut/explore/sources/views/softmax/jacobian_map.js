@@ -2,7 +2,6 @@
 import { css, diverging, inkOn } from "../../page/colours.js";
 import { card } from "../../page/controls.js";
 import { element, setText } from "../../page/elements.js";
-import { rounded } from "../../page/format.js";
 import { jacobian } from "../../softmax/softmax.js";
 
 export class JacobianMap {
@@ -11,6 +10,8 @@ export class JacobianMap {
     this.size = 0;
     /** @type {HTMLTableCellElement[][]} */
     this.cells = [];
+    /** Colours as they are: setting them again costs a layout. @type {string[][]} */
+    this.painted = [];
     this.node = card("What moves what: the Jacobian",
       "Row i, column j: how fast probability i grows when logit j grows. Orange grows, blue shrinks. Every row adds up to 0.",
       [element("div", { class: "scroll" }, this.table)]);
@@ -20,6 +21,7 @@ export class JacobianMap {
   resize(n) {
     this.size = n;
     this.cells = Array.from({ length: n }, () => Array.from({ length: n }, () => element("td")));
+    this.painted = this.cells.map(() => []);
     this.table.classList.toggle("dense", n > 6);
     this.table.replaceChildren(
       element("caption", { class: "hidden" }, "Jacobian of the softmax"),
@@ -34,9 +36,13 @@ export class JacobianMap {
     this.cells.forEach((row, i) => row.forEach((cell, j) => {
       const value = J[i][j];
       const colour = diverging(value / (scale / 4)); // no entry is larger than λ/4
-      cell.style.background = css(colour);
-      cell.style.color = inkOn(colour);
-      setText(cell, rounded(value, this.size > 6 ? 2 : 3));
+      const paint = `background: ${css(colour)}; color: ${inkOn(colour)}`;
+      if (this.painted[i][j] !== paint) {
+        this.painted[i][j] = paint;
+        cell.style.background = css(colour);
+        cell.style.color = inkOn(colour);
+      }
+      setText(cell, value.toFixed(this.size > 6 ? 2 : 3).replace(/^-(0\.0*)$/, "$1").replace("-", "−"));
     }));
   }
 }

@@ -1,6 +1,6 @@
 // The left side of the softmax view: logits with their probabilities, temperature and norm.
 import { button, chooser, slider } from "../../page/controls.js";
-import { element, setText } from "../../page/elements.js";
+import { element, setBar, setText } from "../../page/elements.js";
 import { percent } from "../../page/format.js";
 import { PRESETS } from "../../softmax/presets.js";
 import { softmax } from "../../softmax/softmax.js";
@@ -87,7 +87,7 @@ export class LogitPanel {
     const s = softmax(logits, 1 / temperature);
     this.rows.forEach(({ slider: control, bar, value }, i) => {
       control.show(logits[i]);
-      bar.style.width = `${100 * s[i]}%`;
+      setBar(bar, s[i]);
       setText(value, percent(s[i]));
     });
     this.temperature.show(temperature);

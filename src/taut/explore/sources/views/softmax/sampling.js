@@ -37,9 +37,9 @@ export class Sampling {
     const counts = Array(BINS).fill(0);
     for (const rate of rates) counts[Math.min(BINS - 1, Math.floor((rate / limit) * BINS))] += 1;
     const highest = Math.max(...counts);
-    const plot = new Plot("How many random directions reach which rate", width, 200,
+    const plot = new Plot("How many random pushes reach which rate", width, 200,
       { range: [0, limit * 1.02], label: "how fast the probabilities change", ticks: roundTicks(limit) },
-      { range: [0, highest * 1.15], label: "directions", ticks: roundTicks(highest) });
+      { range: [0, highest * 1.15], label: "pushes", ticks: roundTicks(highest) });
     counts.forEach((count, i) => {
       const [from, to] = [plot.x((i / BINS) * limit), plot.x(((i + 1) / BINS) * limit)];
       plot.add("rect", { class: "sample", x: from + 0.5, width: to - from - 1, y: plot.y(count), height: plot.floor - plot.y(count) });

@@ -32,8 +32,8 @@ export class Sharpness {
     this.figure.replaceChildren(plot.svg);
     const winners = limit.map((share, i) => (share > 0 ? i + 1 : 0)).filter(Boolean);
     const losers = softmax(logits, -Infinity).map((share, i) => (share > 0 ? i + 1 : 0)).filter(Boolean);
-    setText(this.result, `τ → 0: ${winners.length > 1 ? `classes ${winners.join(" and ")} share everything, ${percent(1 / winners.length)} each` : `class ${winners[0]} has everything`}. `
-      + `τ → ∞: each of ${logits.length} has ${percent(1 / logits.length)}. A negative temperature would favour the smallest: ${losers.length > 1 ? `classes ${losers.join(" and ")}` : `class ${losers[0]}`}.`);
+    setText(this.result, `τ → 0: ${winners.length > 1 ? `classes ${winners.join(", ")} share everything, ${percent(1 / winners.length)} each` : `class ${winners[0]} has everything`}. `
+      + `τ → ∞: each of ${logits.length} has ${percent(1 / logits.length)}. A negative temperature would favour the smallest: ${losers.length > 1 ? `classes ${losers.join(", ")}` : `class ${losers[0]}`}.`);
   }
 
   /** Numbers of the classes at the left end, where the lines are apart. @param {Plot} plot @param {number[][]} rows */
