@@ -81,6 +81,24 @@ def test_a_screen_reader_and_a_finger_find_their_way(visit, view, width):
     assert browser.run("[...document.querySelectorAll('table')].every((table) => table.caption)")
 
 
+def test_a_finger_drags_the_point_of_the_triangle(visit):
+    browser = visit("softmax?x=0,0,0", 375, 812)
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    browser.run("document.querySelector('.triangle').scrollIntoView({block: 'center'})")
+    box = browser.run("document.querySelector('.overlay').getBoundingClientRect().toJSON()")
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    scrolled = browser.run("scrollY")
+    touch = "Input.dispatchTouchEvent"
+    browser.call(touch, type="touchStart", touchPoints=[{"x": x, "y": y}])
+    for step in range(1, 6):
+        browser.call(touch, type="touchMove", touchPoints=[{"x": x, "y": y - 10 * step}])
+    browser.call(touch, type="touchEnd", touchPoints=[])
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=False)
+    browser.settle()
+    assert taut.softmax(state(browser)["logits"])[0] > 0.45
+    assert browser.run("scrollY") == scrolled  # the page stands still under the finger
+
+
 def test_changes_are_announced_after_a_pause(visit):
     browser = visit()
     press(browser, "+")

@@ -179,6 +179,9 @@ def test_copied_numbers(visit):
     assert browser.run("window.copied").endswith("#softmax?x=2%2C1%2C0&t=1&p=2&size=1&seed=1")
     press(browser, "Copy these lines")
     assert browser.run("window.copied").startswith("import math")
+    press(browser, "Attention")
+    press(browser, "Copy the numbers")
+    assert 0 < json.loads(browser.run("window.copied"))["plain"]["before"]["two"] <= 0.5
 
 
 def test_presets_are_what_they_say(visit):

@@ -93,7 +93,7 @@ export class ModelColumn {
       element("th", { scope: "row" }, name), element("td", {}, rounded(before, 3)), element("td", {}, rounded(after, 3)))));
     if (moved < 1e-6 && prediction < 1e-6) return setText(this.verdict, "Nothing is changed yet: heat the head, push a score, change a token or flip it.");
     const limit = ceiling === null ? "" : ` (the scores’ change allows at most ${roundedUp(100 * ceiling, 1)} %)`;
-    setText(this.verdict, `${percent(moved)} of the weight went elsewhere${limit}. The head’s output moved by ${percent(output)} of its length, `
+    setText(this.verdict, `${percent(moved)} of the attention went elsewhere${limit}. The head’s output moved by ${percent(output)} of its length, `
       + `and ${percent(prediction)} of the prediction changed.`);
     return undefined;
   }

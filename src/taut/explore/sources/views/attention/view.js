@@ -1,6 +1,6 @@
 // The attention view: two language models, side by side, that one can interfere with.
 import { announce } from "../../page/announce.js";
-import { pythonPanel } from "../../page/copying.js";
+import { copyButton, pythonPanel } from "../../page/copying.js";
 import { element, setText } from "../../page/elements.js";
 import { percent, rounded, short } from "../../page/format.js";
 import { AttentionControls } from "./controls.js";
@@ -19,11 +19,13 @@ export class AttentionView {
     this.plain = new ModelColumn(store, "plain", "Trained as usual.");
     this.constrained = new ModelColumn(store, "constrained", "Trained so that small changes do little: caps on its weight matrices, and a price on sharp attention.");
     this.headline = element("p", { class: "sentence" });
+    this.numbers = "";
     this.python = pythonPanel("Paste these lines into Python to get the chosen row’s numbers from the library itself.");
     this.node = element("div", { class: "view" },
       element("div", { class: "side" }, this.controls.node),
       element("div", { class: "cards" },
-        element("section", { class: "card wide headline", "aria-label": "What happened" }, element("h3", {}, "Does the model care?"), this.headline),
+        element("section", { class: "card wide headline", "aria-label": "What happened" }, element("h3", {}, "Does the model care?"), this.headline,
+          copyButton("Copy the numbers", () => this.numbers, "copy small")),
         this.plain.node, this.constrained.node, this.python.node));
   }
 
@@ -41,6 +43,7 @@ export class AttentionView {
     const text = this.sentence(plain, constrained, state);
     setText(this.headline, text);
     this.python.show(attentionPython(state));
+    this.numbers = JSON.stringify({ plain: summary(plain), constrained: summary(constrained) }, null, 1);
     announce(text, 900);
   }
 
@@ -58,10 +61,11 @@ export class AttentionView {
         + "A tie is easy to flip; what counts is whether it matters.";
     }
     if (plain.prediction < 1e-6 && constrained.prediction < 1e-6 && plain.moved < 1e-6) {
-      return `Here a small change of this row’s scores moves its weights by at most ${rounded(plain.row.before.two, 3)} times as much in the plain model and `
-        + `${rounded(constrained.row.before.two, 3)} in the constrained one (l2; the limit is 0.5). Flip it, heat it or push it, and see whether the prediction cares.`;
+      return "A head gives every token that it can see a score, and softmax turns the scores into attention. "
+        + `Here a small change of the scores moves the attention by at most ${rounded(plain.row.before.two, 3)} times as much in the plain model and `
+        + `${rounded(constrained.row.before.two, 3)} in the constrained one (in l2; the limit is 0.5). Flip it, heat it or push it, and see whether the prediction cares.`;
     }
-    return `Your change moved ${percent(plain.moved)} of this row’s weight in the plain model and ${percent(constrained.moved)} in the constrained one. `
+    return `Your change moved ${percent(plain.moved)} of this token’s attention in the plain model and ${percent(constrained.moved)} in the constrained one. `
       + `Of the prediction it changed ${percent(plain.prediction)} and ${percent(constrained.prediction)}.`;
   }
 
@@ -69,4 +73,11 @@ export class AttentionView {
     for (const { grid } of [this.plain, this.constrained]) grid.painted.clear();
     this.show();
   }
+}
+
+/** What is worth copying of an experiment. @param {Experiment} found */
+function summary({ row, moved, output, prediction, flip }) {
+  const { one, two, entropy } = row.before;
+  return { before: { one, two, entropy }, after: { one: row.after.one, two: row.after.two, entropy: row.after.entropy },
+    moved, output, prediction, flip: flip?.size ?? null };
 }

@@ -26,7 +26,7 @@ export class StrategiesCard {
     this.strategies.replaceChildren(bars("Row player", x, "row"), bars("Column player", y, "column"));
     /** @type {[string, string, string][]} */
     const facts = [
-      ["row pays on average", rounded(payoff), `${rounded(value)} with the entropies`],
+      ["row pays on average", rounded(payoff), `${rounded(value)} if randomness is rewarded too`],
       ["duality gap", `at most ${short(gap)}`, "0 at the equilibrium; an upper bound"],
       ["distance to it", `at most ${short(distance)}`, "of both strategies together, in l1"],
       ["what a sharp rival could win", `at most ${rounded(exploitability)}`, "if the players did not care for randomness"]];

@@ -39,7 +39,7 @@ export class LogitPanel {
       ...[1, 1.5, 2, 3, Infinity].map((p) => button(p === Infinity ? "∞" : String(p), () => store.update("softmax", { p }), "small")));
     this.node = element("section", { class: "card controls", "aria-label": "Logits and settings" },
       element("h3", {}, "Logits → probabilities"),
-      element("p", { class: "about" }, "Drag a logit and watch the probabilities, drawn as bars."),
+      element("p", { class: "about" }, "Logits are scores. Softmax turns them into probabilities, the blue bars. Drag a logit and watch."),
       presets.node, this.why,
       element("div", { class: "stepper" }, this.fewer, this.count, this.more),
       this.list, this.temperature.node, this.norm.node, norms);
