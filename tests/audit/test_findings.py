@@ -12,10 +12,16 @@ import pytest
 torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
 from taut.audit.findings import LOOKED_FOR  # noqa: E402
+from taut.audit.sinks import Sinks  # noqa: E402
 from taut.audit.statistics.head_state import HeadState  # noqa: E402
 from taut.cli.comparison_table import show_comparison  # noqa: E402
 from taut.cli.record_table import show_record  # noqa: E402
-from taut.models import RowMeasurements  # noqa: E402
+from taut.models import (  # noqa: E402
+    AttentionRows,
+    RowMeasurements,
+    WrittenScores,
+    measure_rows,
+)
 
 
 def made(layers=5, heads=2, **changes):
@@ -189,3 +195,86 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
 def test_compare_takes_two():
     with pytest.raises(ValueError, match="two records"):
         audit.compare(copy.copy(made(layers=1)))
+
+
+def test_sinks_are_found_wherever_their_key_is():
+    """A token takes e³/(e³ + i) of each row of i + 1 keys that sees it; slow sums say the same."""
+    torch.manual_seed(0)
+    places = [0, 3, 9, None]  # the last sample has none
+    scores = torch.zeros(4, 2, 20, 20)
+    for sample, place in enumerate(places):
+        if place is not None:
+            scores[sample, 0, :, place] = 3.0
+    scores += 1e-3 * torch.rand(scores.shape)  # the other head leans on nothing
+    scores = scores.masked_fill(torch.ones(20, 20).triu(1).bool(), -torch.inf)
+    measured = measure_rows(AttentionRows(
+        WrittenScores(scores), (4, 2, 20), np.arange(4), np.broadcast_to(np.arange(20), (4, 2, 20))
+    ))  # fmt: skip
+    sinks = Sinks(2)
+    sinks.add(measured, 20, lambda sample, key: f"{sample}: {key}")
+    top, at = scores.softmax(dim=-1)[:, 0, 7:].max(dim=-1)  # rows of 8 keys and more
+    led = [torch.zeros(20).index_add(0, a, t) / 13 for a, t in zip(at, top, strict=True)]
+    expected = {f"{s}: {int(each.argmax())}": 1 for s, each in enumerate(led) if each.max() >= 0.3}
+    assert expected == {"0: 0": 1, "1: 3": 1, "2: 9": 1}
+    assert sinks.samples.tolist() == [4, 4]
+    assert [dict(each) for each in sinks.keys] == [expected, {}]
+    assert sinks.share.tolist() == [0.75, 0.0]
+    assert sinks.usual == ["0: 0", ""]
+
+
+def test_sinks_are_a_finding_with_their_keys():
+    record = calm()
+    sinks = record.layers[1].sinks
+    sinks.samples[:] = 4
+    sinks.keys[0]["[SEP]"] = 2
+    assert kinds(record) == []  # half of the samples is not most of them
+    sinks.keys[0]["\x1b[31m"] = 1
+    (finding,) = audit.findings(record)
+    assert (finding.kind, finding.heads) == ("sinks", ("1.self_attn head 0",))
+    assert "'[SEP]' (1)" in finding.text
+    sinks.keys[0]["\x1b[31m"] = 2
+    assert r"'\x1b[31m' (1)" in audit.findings(record)[0].text  # no control characters
+
+
+def test_sinks_of_a_language_model_are_called_by_their_tokens(tmp_path):
+    """Of two halves merged in either order, and of a file, they are the same."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        n_layer=1, n_head=2, n_embd=16, vocab_size=50, n_positions=32, use_cache=False
+    )
+    model = transformers.GPT2LMHeadModel(config).eval()
+    ids = torch.randint(0, 50, (4, 24))
+    ids[:, 0] = 5
+    with torch.no_grad():  # queries are all alike, and the keys of token 5 point along them
+        attention = model.transformer.h[0].attn.c_attn
+        attention.weight.zero_()
+        attention.bias.zero_()
+        attention.bias[:16] = 1.0
+        model.transformer.wpe.weight.zero_()
+        mean = model.transformer.wte.weight
+        mean[5] = 4 * torch.arange(16.0) / 16
+        attention.weight[:, 16:32] = torch.arange(16.0)[:, None] / 4
+    parts = []
+    for first in (0, 2):
+        auditor = audit.Auditor(model, norms=[], epsilons=[])
+        batch = ids[first : first + 2]
+        auditor.add(
+            {"input_ids": batch}, tokens=lambda s, q, b=batch: f"<{int(b[s, q])}>", first=first
+        )
+        parts.append(auditor.record)
+    assert parts[0].layers[0].fused
+    assert set(parts[0].layers[0].sinks.keys[0]) == {"<5>"}
+    both = copy.deepcopy(parts[0])
+    both.merge(parts[1])
+    other = copy.deepcopy(parts[1])
+    other.merge(parts[0])
+    assert both.layers[0].sinks.to_dict() == other.layers[0].sinks.to_dict()
+    assert both.layers[0].sinks.keys[0]["<5>"] == 4
+    both.save(tmp_path / "a.json")
+    read = audit.Record.load(tmp_path / "a.json")
+    assert read.layers[0].sinks.to_dict() == both.layers[0].sinks.to_dict()
+    wrong = both.layers[0].to_dict()
+    wrong["sinks"]["keys"][0]["<5>"] = 5
+    with pytest.raises(ValueError, match="more samples than there are"):
+        type(both.layers[0]).from_dict(wrong)

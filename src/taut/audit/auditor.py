@@ -19,6 +19,7 @@ from taut.audit.interrupt import uninterrupted
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record import Record
 from taut.audit.sample_spans import said, shared
+from taut.audit.sinks import KeyName, named_by_place
 from taut.audit.statistics.affinity import affinity
 from taut.audit.statistics.empirical_grid import Grid, pick, ratios
 from taut.audit.statistics.head_state import HeadState
@@ -91,6 +92,7 @@ class Auditor:
         self._samples = np.zeros(0, dtype=np.int64)
         self._inputs: ModelInputs | None = None
         self._spoken: dict[str, str] = {}  # the argument whose tokens a layer's queries are
+        self._tokens: TokenText | None = None
         self._batch = Record({}, {}, {})
         self._picked: list[tuple[LayerRecord, Any]] = []
 
@@ -108,7 +110,7 @@ class Auditor:
         if twice := shared(self.record.seen, [(start, start + size)]):
             raise ValueError(f"samples {said(twice)} are in the record already")
         self._samples = np.arange(start, start + size)
-        self._spoken = {}
+        self._spoken, self._tokens = {}, tokens
         complete = self.record.complete
         self._batch = Record({}, {}, dict(self.record.settings), complete=complete)
         self._picked = []
@@ -174,6 +176,8 @@ class Auditor:
         )  # fmt: skip
         keep = layer.many.add if together else layer.add
         keep(found, samples, rows.queries)
+        if not together and known.all():
+            layer.sinks.add(found, rows.reader.keys, self._key_name(rows))
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
@@ -187,6 +191,14 @@ class Auditor:
                 count=settings.rows,
             )
             self._picked += [(layer, row) for row in picked]
+
+    def _key_name(self, rows: AttentionRows) -> KeyName:
+        """How the keys of rows are called: by their tokens, where these are the queries' own."""
+        tokens, places = self._tokens, np.arange(rows.reader.keys)
+        own = rows.shape[2] == len(places) and bool((rows.queries == places).all())
+        if tokens is None or rows.source != "input_ids" or not own:
+            return named_by_place
+        return lambda sample, key: tokens(int(rows.samples[sample]), key)
 
     def _measure_picked(self) -> None:
         """Measure the sampled rows of all layers at once, which is faster."""

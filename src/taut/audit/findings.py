@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taut.audit.consequence.findings import LOOKED_FOR as IN_CONSEQUENCES
 from taut.audit.consequence.findings import consequence_findings
+from taut.audit.sinks import SINK
 from taut.audit.statistics.constant_l2 import NEAR
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def findings(record: Record) -> list[Finding]:
             _CAP,
         ),
         "uniform": ([r for r in rows if r["evenness"] > 0.95], _uniform, _PRUNE),
-        "sinks": ([r for r in rows if r["first"] > MOSTLY], _sinks, ""),
+        "sinks": ([r for r in rows if r["sink"] > MOSTLY], _sinks, ""),
     }
     for kind, (chosen, text, advice) in groups.items():
         if chosen:
@@ -118,9 +120,13 @@ def _uniform(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
 
 def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     worst = max(chosen, key=lambda row: row["first"])
+    keys = Counter(row["sink_key"] for row in chosen).most_common()
+    shown = ", ".join(f"{key!r} ({number})" for key, number in keys[:3])
+    more = f" and {len(keys) - 3} others" if len(keys) > 3 else ""
     return (
-        f"{_of(chosen, rows)} give more than half of their weight to the first key, an attention "
-        f"sink ({worst['layer']} head {worst['head']}: {worst['first']:.0%})."
+        f"{_of(chosen, rows)} are attention sinks: in most samples one key takes at least "
+        f"{SINK:.0%} of the weight. Sinks by number of heads: {shown}{more}. The first key has "
+        f"{worst['first']:.0%} in {worst['layer']} head {worst['head']}."
     )
 
 

@@ -13,7 +13,7 @@ from taut.audit.shard import Shard
 if TYPE_CHECKING:
     from taut.audit.record import Record
 
-VERSION = 6
+VERSION = 7
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:

@@ -96,26 +96,34 @@ class HeadState:
             cells = np.minimum((picked * (BINS / end)).astype(np.int64), BINS - 1)
             counts = np.bincount(head * BINS + cells, minlength=self.heads * BINS)
             self.histograms[name] += counts.reshape(self.heads, BINS)
-        for name in self.maxima:
-            lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
-            for h in np.flatnonzero(lowered >= self.maxima[name]):
-                at = (values[name][:, h] == lowered[h]) & kept[:, h]
-                rows, places = np.nonzero(at)
-                self._raise(name, int(h), lowered[h], samples[rows], queries[rows, h, places])
+        if self.maxima:
+            self._raise(values, kept, samples, queries)
 
     def _plus(self, name: str, *terms: Array) -> None:
         known = (self.sums[name], *self.rests[name])
         self.sums[name], self.rests[name] = exact_sum([*known, *terms])
 
-    def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
-        """Keep a larger maximum and its place, the first if there are several."""
-        if not len(samples):
-            return
-        first = np.lexsort((queries, samples))[0]
-        place = (int(samples[first]), int(queries[first]))
-        if best > self.maxima[name][h] or place < tuple(self.places[name][h]):
-            self.maxima[name][h] = best
-            self.places[name][h] = place
+    def _raise(self, values: dict[str, Array], kept: Array, samples: Array, queries: Array) -> None:
+        """Keep larger maxima and their places, the first place if there are several."""
+        for name in self.maxima:
+            best = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
+            row, head, column = np.nonzero(kept & (values[name] == best[:, None]))
+            query = queries[row, head, column]
+            order = np.lexsort((query, samples[row], head))
+            heads, first = np.unique(head[order], return_index=True)
+            place = np.full((self.heads, 2), -1)
+            place[heads, 0], place[heads, 1] = samples[row][order][first], query[order][first]
+            self._take_larger(name, best, place)
+
+    def _take_larger(self, name: str, best: Array, place: Array) -> None:
+        """Of each head's maximum and another one the larger, or that with the smaller place."""
+        old, known = self.maxima[name], self.places[name]
+        before = (place[:, 0] < known[:, 0]) | (
+            (place[:, 0] == known[:, 0]) & (place[:, 1] < known[:, 1])
+        )
+        wins = (best > old) | ((best == old) & (best > -np.inf) & before)
+        self.maxima[name] = np.where(wins, best, old)
+        self.places[name] = np.where(wins[:, None], place, known)
 
     def empty(self) -> HeadState:
         """A state of the same kind, in which nothing was seen yet."""
@@ -138,12 +146,7 @@ class HeadState:
             self._plus(name, other.sums[name], *other.rests[name])
         self.affinity = np.maximum(self.affinity, other.affinity)
         for name in self.maxima:
-            for h in range(self.heads):
-                here = (-self.maxima[name][h], *self.places[name][h])
-                there = (-other.maxima[name][h], *other.places[name][h])
-                if there < here:
-                    self.maxima[name][h] = other.maxima[name][h]
-                    self.places[name][h] = other.places[name][h]
+            self._take_larger(name, other.maxima[name], other.places[name])
 
     def mean(self, name: str) -> Array:
         """The mean of each head over its rows."""
