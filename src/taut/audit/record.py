@@ -17,6 +17,7 @@ from taut.audit.package_versions import package_versions
 from taut.audit.record_checks import read_record
 from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
 from taut.audit.record_parquet import parquet_bytes
+from taut.audit.record_text import record_text
 from taut.audit.sample_spans import Span, joined, said, shared
 from taut.audit.sample_spans import count as counted
 from taut.audit.shard import Shard
@@ -252,11 +253,4 @@ class Record:
         return fragment(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.model.get('name', 'model')}: {self.samples} samples"]
-        for row in [row for row in self.ranked[:10] if row["rows"]]:
-            line = f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "
-            line += f"{row['largest']:.3f} of 0.5"
-            if is_measured(row):
-                line += f", {RANKED_BY} {row[RANKED_BY]:.2g} (estimate)"
-            lines.append(line)
-        return "\n".join(lines)
+        return record_text(self)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from taut.cli import audit, certify, compare, env, explore, game, ls, merge, report, reproduce
 from taut.cli.errors import typer
-from taut.cli.help import Group, examples
+from taut.cli.help import CommandGroup, examples
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
