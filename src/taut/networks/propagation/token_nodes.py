@@ -33,7 +33,15 @@ class SelectNode(Node):
 
     def prepare(self, engine: Engine) -> None:
         """As they are."""
-        self.sizes = self.parents[0].sizes[self.chosen]
+        self.sizes = self.grown(self.parents[0].sizes)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The steps of the chosen tokens."""
+        return steps[0][:, self.chosen]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The sizes of the chosen tokens."""
+        return sizes[0][self.chosen]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows in their places."""
@@ -64,9 +72,18 @@ class PrependNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Fixed tokens do not move; they may be sums that were rounded."""
         (x,) = self.parents
-        self.sizes = torch.cat((x.sizes.new_zeros(self.many), x.sizes))
+        self.sizes = self.grown(x.sizes)
         self.local = torch.zeros_like(self.sizes)
         self.local[: self.many] = engine.unit * self.centre[: self.many].norm(dim=-1)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Steps of 0 before the others."""
+        (step,) = steps
+        return torch.cat((step.new_zeros(len(step), self.many, self.width), step), dim=1)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """Sizes of 0 before the others."""
+        return torch.cat((sizes[0].new_zeros(self.many), sizes[0]))
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows of what follows."""
@@ -91,8 +108,16 @@ class MeanNode(Node):
     def prepare(self, engine: Engine) -> None:
         """The mean of the sizes."""
         (x,) = self.parents
-        self.sizes = x.sizes.mean(dim=0, keepdim=True) * (1 + 1e-12)
+        self.sizes = self.grown(x.sizes)
         self.local = engine.unit * (x.tokens + 2) * x.longest.amax(dim=0, keepdim=True)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The mean of the steps."""
+        return steps[0].mean(dim=1, keepdim=True)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The mean of the sizes."""
+        return sizes[0].mean(dim=0, keepdim=True) * (1 + 1e-12)
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """A share of the row for every token."""
@@ -111,7 +136,15 @@ class BesideNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Squares add up."""
         x, y = self.parents
-        self.sizes = torch.hypot(x.sizes, y.sizes) * (1 + 1e-12)
+        self.sizes = self.grown(x.sizes, y.sizes)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Both."""
+        return torch.cat(steps, dim=-1)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """Squares add up."""
+        return torch.hypot(*sizes) * (1 + 1e-12)
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The row of each."""
@@ -140,7 +173,15 @@ class PatchesNode(Node):
 
     def prepare(self, engine: Engine) -> None:
         """No patch moves more than the image."""
-        self.sizes = self.parents[0].sizes.expand(self.tokens)
+        self.sizes = self.grown(self.parents[0].sizes)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The pixels of every patch."""
+        return steps[0][:, 0][:, self.places]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """No patch moves more than the image."""
+        return sizes[0].expand(self.tokens)
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """Every coefficient at its pixel."""
