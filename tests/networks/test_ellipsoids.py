@@ -158,14 +158,15 @@ def test_gelu_is_tight_along_one_direction():
     near_one(act.function(middle + t) - act.function(middle) - slope * t, error)
 
 
-def random_attention(seed, size, scale=1.0):
+def random_attention(seed, size, scale=1.0, queries_move=True):
     torch.manual_seed(seed)
     heads, queries, keys, width = 1 + seed % 2, 1 + seed % 3, 2 + seed % 3, 2
     places = tuple(random(heads, many, width) for many in (queries, keys, keys))
-    steps = tuple(scale * random(heads, many, width, size) for many in (queries, keys, keys))
+    steps = [scale * random(heads, many, width, size) for many in (queries, keys, keys)]
+    steps[0] = steps[0] * queries_move
     seen = torch.rand(heads, queries, keys) < 0.8
     seen[..., 0] = True
-    q, k, v = places
+    q, k, _ = places
 
     def outputs(z):
         q, k, v = (x + step @ z for x, step in zip(places, steps, strict=True))
@@ -199,10 +200,10 @@ def test_attention_stays_inside(seed):
 @pytest.mark.theorem("ellipsoid-attention", "attained")
 @pytest.mark.theorem("ellipsoid-attention", "falsifiable")
 def test_attention_is_tight_along_one_direction():
-    moved, outputs = random_attention(3, 1, 1e-4)
-    moved.on_q = moved.on_q * 0  # the product of queries and keys is a term of its own
+    # the product of moved queries and keys is a term of its own
+    moved, outputs = random_attention(1, 1, 1e-4, queries_move=False)
     one = torch.ones(1, 1, dtype=torch.float64)
-    assert used(attention_errors(moved, outputs, one), moved.error()[0]) > 0
+    near_one(attention_errors(moved, outputs, one), moved.error()[0])
 
 
 def forward_of(module, x, radius, norm, eps=0.0):
@@ -219,8 +220,10 @@ def check_every_node(forward, question, points):
             index = node.needed.nonzero()[:, 0]
             moved = torch.zeros_like(node.centre)
             moved[index] = (tape[node.index].centre - node.centre)[index]
-            rows = torch.cat((random(3, node.centre.numel()), torch.eye(node.centre.numel()).double()))
-            far = (rows.unflatten(1, node.centre.shape).norm(dim=-1) * forward.rounded[node.index]).sum(1)
+            entries = node.centre.numel()
+            rows = torch.cat((random(3, entries), torch.eye(entries).double()))
+            lengths = rows.unflatten(1, node.centre.shape).norm(dim=-1)
+            far = (lengths * forward.rounded[node.index]).sum(dim=1)
             for group, steps in forward.steps[node.index].items():
                 each = rows @ steps.flatten(1).mT
                 far = far + (forward.inputs.reach(each) if group == 0 else each.norm(dim=1))
@@ -229,7 +232,9 @@ def check_every_node(forward, question, points):
             assert (moved.norm(dim=-1) <= node.sizes + allowed).all(), node.path
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 200))]
+)
 def test_random_networks_stay_inside_at_every_node(seed):
     net, x = random_network(seed)
     norm = (1, 2, math.inf)[seed % 3]
@@ -242,7 +247,7 @@ def test_random_networks_stay_inside_at_every_node(seed):
         except UnboundedError:
             radius /= 4
     if forward is None:
-        return  # a soft cap, or a module without a rule
+        pytest.skip("a soft cap, a module without a rule, or numbers that are too large")
     steps = directions(tuple(x.shape[1:]), norm, 12, seed) * radius * (1 - 1e-12)
     check_every_node(forward, question, x[0] + steps)
 
@@ -285,7 +290,7 @@ def test_deep_networks_are_attacked_at_every_node(norm):
     forward, question = forward_of(net, x, 0.02, norm)
     assert is_smooth(forward.nodes)
     goals = torch.eye(3, dtype=torch.float64)
-    worst = worst_steps(net, x.expand(3, -1, -1), norm, 0.02, goals)
+    worst = worst_steps(net, x[0], norm, 0.02, goals)
     check_every_node(forward, question, x[0] + worst)
     with torch.no_grad():
         moved = (net(x + worst) - net(x)).abs()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 
-from taut._base.rounding import EPS
 from taut.networks.ellipsoids.ellipsoid import box, reach, series, summed, widened
 from taut.networks.propagation.node import UnboundedError
 
@@ -65,9 +65,7 @@ class MovedAttention:
         found = found - torch.einsum("hij,hijz->hiz", self.p, found)[:, :, None]
         return torch.where(self.seen[..., None], found, 0.0)
 
-    def linear(
-        self, on_q: torch.Tensor, on_k: torch.Tensor, on_v: torch.Tensor
-    ) -> torch.Tensor:
+    def linear(self, on_q: torch.Tensor, on_k: torch.Tensor, on_v: torch.Tensor) -> torch.Tensor:
         """Linear change of the outputs for any steps, (heads, queries, width, size)."""
         moved = torch.einsum("hij,hjdz->hidz", self.p, on_v)
         return moved + torch.einsum("hijd,hijz->hidz", self.spread, self._scores(on_q, on_k))
@@ -109,6 +107,13 @@ class MovedAttention:
         """Inner products of all (heads, a, b, size) with all others, six axes."""
         found = left.reshape(-1, self.size) @ right.reshape(-1, self.size).mT
         return found.reshape(*left.shape[:-1], *right.shape[:-1])
+
+    @cached_property
+    def _value_grams(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Inner products of steps of values and of linear changes of outputs."""
+        pairs = (self.on_v, self.on_v), (self.on_v, self.x), (self.x, self.x)
+        first, second, third = (self._grams(*pair) for pair in pairs)
+        return first, second, third
 
     def _products(self) -> torch.Tensor:
         """Inner products of the forms scale·δq·δk, (scores)²."""
@@ -195,10 +200,7 @@ class MovedAttention:
 
     def _beside_values(self, matrix: torch.Tensor) -> torch.Tensor:
         """Σ p·y·w for y in an ellipsoid of all scores and w = δv − x."""
-        vv, vx, xx = (
-            self._grams(*pair)
-            for pair in ((self.on_v, self.on_v), (self.on_v, self.x), (self.x, self.x))
-        )
+        vv, vx, xx = self._value_grams
         flat = self.p.flatten()
         weighed = (flat[:, None] * matrix * flat).reshape((self.heads, self.many, self.keys) * 2)
         found = vv.new_zeros((self.heads, self.many, self.width) * 2)

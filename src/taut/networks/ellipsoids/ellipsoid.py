@@ -11,7 +11,7 @@ import torch
 from taut._base.rounding import EPS
 from taut.networks.propagation.node import UnboundedError
 
-TINY = 1e-30  # entries so much smaller than the largest are dropped, so that nothing underflows
+TINY = 1e-30  # entries of a power so much smaller than the largest are dropped
 
 NEGLIGIBLE = 1e-4  # share of a series, squared, that its rest may have
 
@@ -25,7 +25,7 @@ def widened(matrix: torch.Tensor, terms: float, size: torch.Tensor | None = None
     total = (matrix.diagonal() if size is None else size).sum()
     if not bool(total.isfinite()):
         raise UnboundedError
-    found = torch.where(matrix.abs() < TINY * total, 0.0, matrix)
+    found = matrix.clone()
     found.diagonal().add_(8 * (terms + len(matrix)) * EPS * total)
     return found
 
@@ -66,6 +66,8 @@ def series(
     for factor, rest in zip(coefficients[1:], rests, strict=True):
         first += 1
         power = power * matrix
+        if first % 6 == 0:  # before anything underflows
+            power = torch.where(power.abs() < TINY * power.diagonal().max(), 0.0, power)
         parts.append(widened(factor[:, None] * power * factor, 8 * first))
         if float(rest.sum()) ** 2 < NEGLIGIBLE * size:
             break
@@ -80,6 +82,8 @@ def reach(matrix: torch.Tensor) -> torch.Tensor:
 
 def factor(matrix: torch.Tensor) -> torch.Tensor:
     """L with LLᵀ at least the matrix: Cholesky's factor of a little more than it."""
+    if not bool(matrix.any()):
+        return matrix[:, :0]
     for more in (1.0, 1e2, 1e4):
         found, failed = torch.linalg.cholesky_ex(widened(matrix, more * len(matrix)))
         if not bool(failed):

@@ -60,8 +60,8 @@ class MovedNodes:
 
     def group_of(self, node: Node, matrix: torch.Tensor, index: torch.Tensor) -> Steps:
         """A new group for an ellipsoid of the tokens of an index."""
-        steps = factor(matrix).mT.reshape(len(matrix), len(index), node.width)
-        found = steps.new_zeros(len(matrix), *node.centre.shape)
+        steps = factor(matrix).mT.reshape(-1, len(index), node.width)
+        found = steps.new_zeros(len(steps), *node.centre.shape)
         found[:, index] = steps
         self._groups += 1
         return {self._groups: found}
@@ -122,8 +122,16 @@ class MovedNodes:
         """The ellipsoid of how far tokens of an index move, all together."""
         if len(index) * node.width > LARGEST:
             raise UnboundedError
-        (steps,) = self.together((node,))
-        return _square(steps[:, index])
+        root = _root(node)
+        (steps,) = self._joined((root,))
+        if root is node or root.centre.numel() > LARGEST:
+            return _square(_along(root, node, steps)[:, index])
+        found = _square(steps)
+        size = found.diagonal().clamp(min=0.0).reshape(root.centre.shape).sum(dim=-1).sqrt()
+        for _ in range(2):  # rows, then columns
+            moved = _along(root, node, found.reshape(-1, *root.centre.shape))
+            found = moved[:, index].flatten(1).mT
+        return widened(found, 8 * (root.width + root.tokens), _grown(root, node, size).square())
 
 
 def _square(steps: torch.Tensor) -> torch.Tensor:
@@ -141,3 +149,8 @@ def _root(node: Node) -> Node:
 def _along(root: Node, node: Node, steps: torch.Tensor) -> torch.Tensor:
     """Steps of a root as steps of a node that is a linear map of it."""
     return steps if node is root else node.push(_along(root, node.parents[0], steps))
+
+
+def _grown(root: Node, node: Node, sizes: torch.Tensor) -> torch.Tensor:
+    """How long tokens of a node can be that is a linear map of a root."""
+    return sizes if node is root else node.grown(_grown(root, node.parents[0], sizes))

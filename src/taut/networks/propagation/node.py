@@ -130,7 +130,7 @@ class Node:
         raise NotImplementedError
 
     def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
-        """How long each token can be if those of the parents are at most so long, if it is linear."""
+        """How long each token can be if those of the parents are so long, if it is linear."""
         raise NotImplementedError
 
     def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
