@@ -76,7 +76,7 @@ class MovedAttention:
         Also how far a centred score can move.
         """
         flat = self.p.flatten()
-        u = self.u.reshape(len(flat), -1)
+        u = self.u.flatten(0, 2)
         linear = widened(u @ u.mT, self.size)
         product = summed(self._centred(self._products()), box(self.doubt))
         scores = summed(linear, product)
@@ -105,7 +105,7 @@ class MovedAttention:
 
     def _grams(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         """Inner products of all (heads, a, b, size) with all others, six axes."""
-        found = left.reshape(-1, self.size) @ right.reshape(-1, self.size).mT
+        found = left.flatten(0, 2) @ right.flatten(0, 2).mT
         return found.reshape(*left.shape[:-1], *right.shape[:-1])
 
     @cached_property
@@ -196,7 +196,8 @@ class MovedAttention:
 
     def _wide(self) -> torch.Tensor:
         """Lengths of all w, (heads, queries, keys, width)."""
-        return self.on_v.norm(dim=-1)[:, None] + self.x.norm(dim=-1)[:, :, None]
+        found: torch.Tensor = self.on_v.norm(dim=-1)[:, None] + self.x.norm(dim=-1)[:, :, None]
+        return found
 
     def _beside_values(self, matrix: torch.Tensor) -> torch.Tensor:
         """Σ p·y·w for y in an ellipsoid of all scores and w = δv − x."""

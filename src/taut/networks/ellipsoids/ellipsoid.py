@@ -85,6 +85,7 @@ def factor(matrix: torch.Tensor) -> torch.Tensor:
     if not bool(matrix.any()):
         return matrix[:, :0]
     for more in (1.0, 1e2, 1e4):
+        found: torch.Tensor
         found, failed = torch.linalg.cholesky_ex(widened(matrix, more * len(matrix)))
         if not bool(failed):
             return found

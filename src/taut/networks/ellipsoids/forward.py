@@ -92,7 +92,8 @@ class Forward(MovedNodes):
             moved = flat @ steps.flatten(1).mT
             found = found + (self.inputs.reach(moved) if group == 0 else moved.norm(dim=-1))
         doubt = flat.norm(dim=-1) * self.nodes[-1].sizes.norm() * (flat.shape[1] + 8) * 4 * EPS
-        return found * (1 + 1e-9) + doubt
+        whole: torch.Tensor = found * (1 + 1e-9) + doubt
+        return whole
 
     def _moved(self, node: Node) -> tuple[Steps, torch.Tensor]:
         """Steps of a node, and how far rounding moves each token."""
@@ -183,12 +184,11 @@ class Forward(MovedNodes):
         if node.softcap is not None or node.p[:, index].numel() > LARGEST:
             raise UnboundedError
         q, k, v = node.queries, node.keys, node.values
-        steps = self.together((q, k, v))
+        steps = _heads(node, index, self.together((q, k, v)))
+        at_queries = node.split(q.centre, queries=True)[:, index]
         moved = MovedAttention(
-            node.p[:, index],
-            (node.split(q.centre, queries=True)[:, index], *map(node.split, (k.centre, v.centre))),
-            _heads(node, index, steps), node.scale, node.seen[:, index],
-            self._score_doubt(node)[index],
+            node.p[:, index], (at_queries, node.split(k.centre), node.split(v.centre)), steps,
+            node.scale, node.seen[:, index], self._score_doubt(node)[index],
         )  # fmt: skip
         error, far = moved.error()
 

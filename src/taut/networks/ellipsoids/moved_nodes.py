@@ -60,9 +60,9 @@ class MovedNodes:
 
     def group_of(self, node: Node, matrix: torch.Tensor, index: torch.Tensor) -> Steps:
         """A new group for an ellipsoid of the tokens of an index."""
-        steps = factor(matrix).mT.reshape(-1, len(index), node.width)
+        steps = factor(matrix).mT
         found = steps.new_zeros(len(steps), *node.centre.shape)
-        found[:, index] = steps
+        found[:, index] = steps.unflatten(1, (len(index), node.width))
         self._groups += 1
         return {self._groups: found}
 
