@@ -222,6 +222,7 @@ def check_every_node(forward, question, points):
             moved[index] = (tape[node.index].centre - node.centre)[index]
             entries = node.centre.numel()
             rows = torch.cat((random(3, entries), torch.eye(entries).double()))
+            rows.unflatten(1, node.centre.shape)[:, ~node.needed] = 0.0
             lengths = rows.unflatten(1, node.centre.shape).norm(dim=-1)
             far = (lengths * forward.rounded[node.index]).sum(dim=1)
             for group, steps in forward.steps[node.index].items():
