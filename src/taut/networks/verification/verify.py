@@ -26,8 +26,7 @@ from taut.networks.verification.search import Search
 from taut.networks.verification.state import StateFile, fingerprint
 from taut.networks.verification.verdict import Verdict
 
-FIRST = ("affine-rows",)
-LAST = ("split-multipliers",)
+BELOW = ("affine-attention-below", "l1-near-reference")  # what attention needs besides in l∞
 
 
 @torch.no_grad()
@@ -53,7 +52,9 @@ def verify(
     """Prove that a classifier keeps its class near an input, or find an input where it does not.
 
     First projected gradient steps search for a counterexample. Then the margins are bounded as in
-    :func:`propagate`, with optimised slopes.
+    :func:`propagate`. Where that does not suffice, the set is split by the signs of ReLUs whose sign
+    is undecided, until every branch is proved (theorem split-multipliers). Without a time limit
+    this may take long: the number of branches can double with every ReLU.
 
     Parameters
     ----------
@@ -121,6 +122,8 @@ def verify(
     )  # fmt: skip
     search = Search(question, wanted, inputs, StateFile(folder, word), deadline)
     kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
+    used = ["affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])]
+    used += BELOW if "attention" in kinds and request.norm == math.inf else ()
     doubtful = executed and (any(n.kind == "constant" for n in tape) or only_estimated(eps))
 
     def so_far() -> Verdict:
@@ -135,8 +138,7 @@ def verify(
             status, float(state.lower.min()), example, wanted.label, wanted.clauses, search.proved,
             state.bounded, search.waiting if status == "open" else 0, search.seconds,
             request.norm, request.where,
-            (*FIRST, *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]), *LAST),
-            "estimated" if doubtful else "proved", executed,
+            (*used, "split-multipliers"), "estimated" if doubtful else "proved", executed,
             search.note if status == "open" else "",
         )  # fmt: skip
 
