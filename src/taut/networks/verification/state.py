@@ -75,7 +75,7 @@ class StateFile:
                 return State(
                     data["lower"], relus=data["relus"],
                     branches=tuple(data[f"branches{i}"] for i in range(many)),
-                    example=data["example"] if "example" in data else None, **told,
+                    example=data.get("example"), **told,
                 )  # fmt: skip
         except (ValueError, KeyError, TypeError, EOFError, OSError, BadZipFile) as error:
             raise ValueError(

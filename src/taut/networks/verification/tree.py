@@ -48,7 +48,7 @@ class Tree:
 
     @property
     def lower(self) -> float:
-        """Lower bound of the clause on the whole set; nothing but > 0 is known once it is proved."""
+        """Lower bound of the clause on the whole set, a tiny one once it is proved by branches."""
         left = torch.cat((self.waiting.lower, self.stuck.lower))
         return float(left.min()) if len(left) else max(self.best, SMALL)
 

@@ -52,9 +52,9 @@ def verify(
     """Prove that a classifier keeps its class near an input, or find an input where it does not.
 
     First projected gradient steps search for a counterexample. Then the margins are bounded as in
-    :func:`propagate`. Where that does not suffice, the set is split by the signs of ReLUs whose sign
-    is undecided, until every branch is proved (theorem split-multipliers). Without a time limit
-    this may take long: the number of branches can double with every ReLU.
+    :func:`propagate`. Where that does not suffice, the set is split by the signs of undecided
+    ReLUs, until every branch is proved (theorem split-multipliers). Without a time limit this may
+    take long: the number of branches can double with every ReLU.
 
     Parameters
     ----------
