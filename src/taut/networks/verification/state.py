@@ -96,7 +96,7 @@ class StateFile:
         if state.example is not None:
             arrays["example"] = state.example
         stream = io.BytesIO()
-        np.savez(stream, **arrays)
+        np.savez(stream, allow_pickle=False, **arrays)
         write_whole(stream.getvalue(), self.file)
 
 
