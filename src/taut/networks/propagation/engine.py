@@ -84,7 +84,7 @@ class Engine:
     ) -> None:
         self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
-        self.entries = int((inputs.scale > 0).sum())
+        self.entries = inputs.columns
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self._find_needed()
@@ -112,6 +112,7 @@ class Engine:
         count = len(starts[0][1])
         widest = max(node.width for node in self.nodes[: starts[0][0].index + 1])
         tokens = max(node.tokens for node in self.nodes)
+        widest = max(widest, -(-self.entries // tokens))  # what is left at the input
         chunk = max(16, int(MEMORY / (tokens * widest)))
         parts = []
         for begin in range(0, count, chunk):

@@ -48,6 +48,11 @@ class InputSet:
         # Rounding of the scaled coefficients and of a sum over all entries, twice over.
         self._enlarge = 1 + (scale.numel() + 16) * 2.0**-52
 
+    @property
+    def columns(self) -> int:
+        """How many numbers :meth:`entries` makes of a row that reads all tokens."""
+        return int(self.moving.sum()) * self.scale.shape[-1]
+
     def entries(self, rows: Rows) -> InputRows:
         """The rows in units of the set, without tokens that are fixed."""
         if rows.token is not None:

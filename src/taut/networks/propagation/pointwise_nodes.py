@@ -27,6 +27,7 @@ class ActivationNode(Node):
         self.act = act
         super().__init__(x)
         self.uneven = act.hinge is not None
+        self.assumed = not act.accurate
         self.lines: Lines | None = None
         self.choices: HingeChoices | None = None  # of rows from below
         self.stops: HingeStops | None = None
@@ -38,7 +39,8 @@ class ActivationNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Lines on the interval of every entry, and the interval of what comes out.
 
-        Rounding: less than 8 units of L|x| + |φ(0)| for every activation of the table.
+        Rounding: less than 8 units of L|x| + |φ(0)| for every activation of the table; for another
+        one this is assumed, and the result calls its rounding estimated.
         """
         (x,) = self.parents
         box = engine.box(x)

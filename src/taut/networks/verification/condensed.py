@@ -97,7 +97,7 @@ class Condensed:
 
     def _inputs(self, many: int) -> Functions:
         """The inputs of all undecided ReLUs, one node after the other."""
-        entries = int(self.engine.inputs.moving.sum()) * self.engine.nodes[0].width
+        entries = self.engine.inputs.columns
         zero = self.centre.new_zeros
         found = Functions(
             zero(many, entries), zero(many, many), zero(many, many), zero(many), zero(many)

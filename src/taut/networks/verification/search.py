@@ -79,7 +79,7 @@ class Search:
             return
         found = find_counterexample(self.question, self.wanted, self.inputs, seed, self.deadline)
         if found is not None:
-            self.state.example = found.cpu().numpy()
+            self.state.example = found.double().cpu().numpy()
         self.state.attacked = time.monotonic() <= self.deadline
 
     def bound(self, tape: list[Node], eps: float, told: Callable[[], object]) -> None:
@@ -164,7 +164,7 @@ class Search:
         points = centre + far.reshape(len(far), *centre.shape[1:]).to(centre)
         found = violation(self.question, self.wanted, self.inputs, points)
         if found is not None:
-            self.state.example = found.cpu().numpy()
+            self.state.example = found.double().cpu().numpy()
         return found is not None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,14 +10,14 @@ from typing import Literal
 import torch
 from torch import nn
 
-from taut._base.checks import real_number, whole_number
+from taut._base.checks import whole_number
 from taut._base.domain import At
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.input_set import InputSet
-from taut.networks.propagation.propagate import THEOREMS, only_estimated
+from taut.networks.propagation.propagate import THEOREMS, rounding_of
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import checked_request
+from taut.networks.propagation.request import checked_request, deadline_of
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
 from taut.networks.verification.property import class_property, given_property
@@ -101,9 +100,7 @@ def verify(
     if len(domain.inputs) != 1:
         raise ValueError(f"verify takes one input at a time, got {len(domain.inputs)}")
     request = checked_request(question, norm, tokens, scale, device)
-    deadline = math.inf
-    if time_limit is not None:
-        deadline = time.monotonic() + real_number(time_limit, name="time_limit")
+    deadline = deadline_of(time_limit)
     seed = whole_number(seed, name="seed", least=0)
     tape = record(question, 0, device)
     output = tape[-1].centre
@@ -124,11 +121,12 @@ def verify(
     kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
     used = ["affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])]
     used += BELOW if "attention" in kinds and request.norm == math.inf else ()
-    doubtful = executed and (any(n.kind == "constant" for n in tape) or only_estimated(eps))
 
     def so_far() -> Verdict:
         state = search.state
-        example = None if state.example is None else torch.from_numpy(state.example)
+        example = None
+        if state.example is not None:
+            example = torch.from_numpy(state.example).to(question.points(1)[0])
         status: Literal["proved", "refuted", "open"] = "open"
         if example is not None:
             status = "refuted"
@@ -138,7 +136,7 @@ def verify(
             status, float(state.lower.min()), example, wanted.label, wanted.clauses, search.proved,
             state.bounded, search.waiting if status == "open" else 0, search.seconds,
             request.norm, request.where,
-            (*used, "split-multipliers"), "estimated" if doubtful else "proved", executed,
+            (*used, "split-multipliers"), rounding_of([tape], eps), executed,
             search.note if status == "open" else "",
         )  # fmt: skip
 
