@@ -114,7 +114,8 @@ class Search:
         value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
         low = value + below(engine, [(last, Rows(wanted.rows))])
         each = [low[wanted.clause == c].max() for c in range(wanted.clauses)]
-        return torch.stack(each).cpu().numpy()
+        found = torch.stack(each)
+        return torch.where(found.isnan(), -torch.inf, found).cpu().numpy()
 
     def _branch(self, relus: Condensed, clause: int, told: Callable[[], object]) -> bool:
         """Whether a clause could be proved."""
