@@ -93,6 +93,15 @@ CASES = {
     "attention written out": (lambda: WrittenAttention(6, 2, 3), (3, 6)),
     "rms norm": (lambda: nn.Sequential(nn.Linear(4, 6), RmsNorm(6), nn.Linear(6, 2)), (3, 4)),
     "centred": (lambda: Then(lambda y: y - y.mean(-1, keepdim=True), nn.Linear(4, 6)), (3, 4)),
+    "centred, another factor": (
+        lambda: Then(lambda y: 2 * y - y.mean(-1, keepdim=True), nn.Linear(4, 6)), (3, 4),
+    ),
+    "scaled norm": (lambda: Then(lambda y: nn.functional.layer_norm(3 * y, (6,)), nn.Linear(4, 6)),
+                    (3, 4)),
+    "hidden scores": (
+        lambda: Then(lambda y: (y @ y.transpose(1, 2)).masked_fill(torch.ones(3, 3).triu(1).bool(), -torch.inf)
+                     .softmax(-1) @ y, nn.Linear(4, 6)), (3, 4),
+    ),
     "joined": (
         lambda: Then(lambda y: torch.cat((y[:, :1], 2 - y.relu(), -y / 3), 1), nn.Linear(4, 4)),
         (2, 4),
@@ -207,12 +216,36 @@ def test_an_unknown_operation_is_named_with_its_node(node, words, tmp_path):
         ([("Div", ["c", "x"], "y")], "Div.*divides by a value"),
         ([("Pow", ["x", "half"], "y")], "Pow.*exponent 0.5"),
         ([("Sqrt", ["x"], "y")], "Sqrt.*norm layer"),
+        (
+            [
+                ("ReduceMean", ["x"], "m"),
+                ("Sub", ["x", "m"], "c"),
+                ("Mul", ["c", "c"], "s"),
+                ("ReduceMean", ["s"], "p"),
+                ("Add", ["p", "half"], "q"),
+                ("Sqrt", ["q"], "r"),
+                ("Mul", ["x", "two"], "x2"),
+                ("ReduceMean", ["x2"], "m2"),
+                ("Sub", ["x2", "m2"], "c2"),
+                ("Div", ["c2", "r"], "y"),
+            ],
+            "Div.*neither LayerNorm nor RMSNorm",
+        ),
     ],
 )
 def test_operations_in_an_unknown_form_are_refused(nodes, words, tmp_path):
-    made = [helper.make_node(kind, given, [out], kind) for kind, given, out in nodes]
+    last = {"ReduceMean": {"axes": [-1]}}
+    made = [
+        helper.make_node(kind, given, [out], kind, **last.get(kind, {}))
+        for kind, given, out in nodes
+    ]
     path = by_hand(
-        tmp_path / "n.onnx", made, ([1, 4, 4], [1, 4, 4]), c=np.float32(1), half=np.float32(0.5)
+        tmp_path / "n.onnx",
+        made,
+        ([1, 4, 4], [1, 4, 4]),
+        c=np.float32(1),
+        half=np.float32(0.5),
+        two=np.float32(2),
     )
     read = tt.read_onnx(path)
     with pytest.raises(TypeError, match=words):

@@ -122,6 +122,9 @@ class _Reader:
             if FLOATS.get(step.get("to")) != self.moving[step.inputs[0]].dtype:
                 raise UnknownOperationError(step, "it changes the precision inside the network")
             return [_like(step, "Identity", step.inputs, step.outputs[0])]
+        if step.kind == "Dropout" and len(step.inputs) > 2 and step.inputs[2]:
+            if bool(self.constants.get(step.inputs[2], torch.tensor(True)).any()):
+                raise UnknownOperationError(step, "it is in training mode: export in eval mode")
         if step.kind != "Gemm":
             return [step]
         a, b, *rest = step.inputs
