@@ -96,11 +96,9 @@ def _product(walk: Walk, step: Step, given: list[Any]) -> Any:
             return _times(walk, one, other)
         if isinstance(other, NormPart) and other.kind == "inverse":
             return _normalised(walk, step, one, other)
-    parts = [
-        each.of for each in (left, right) if isinstance(each, NormPart) if each.kind == "centred"
-    ]
-    if len(parts) == 2 and parts[0].same(parts[1]):
-        return NormPart("square", parts[0], centred=True)
+    centred = [part.of for part in (left, right) if getattr(part, "kind", "") == "centred"]
+    if len(centred) == 2 and centred[0].same(centred[1]):
+        return NormPart("square", centred[0], centred=True)
     for one, other in ((left, right), (right, left)):
         first = polynomial(one) if isinstance(one, PlacedEntries) else one
         if isinstance(first, Polynomial):
