@@ -85,4 +85,41 @@ PROPAGATION = (
         "attained by values that are all equal and do not move",
         "taut",
     ),
+    Theorem(
+        "affine-attention-below",
+        _PROPAGATION,
+        "for a row a, b = a·v₀ + λV centred under p, |δpⱼ| ≤ Pⱼ, |a·δvⱼ| ≤ Vⱼ, |λⱼ| ≤ 1 and "
+        "centred scores |cⱼ| ≤ sⱼ: the output moves by at least Σ(pⱼ + λⱼPⱼ)a·δvⱼ + "
+        "Σ pⱼbⱼ(kⱼ + mⱼcⱼ) − (1 − e^(−g))·max(N, 0) − Σ PⱼVⱼ, with kⱼ + 1 = e^t(1 − t), mⱼ = e^t "
+        "for any t where bⱼ > 0, kⱼ + 1 = cosh sⱼ, mⱼ = sinh(sⱼ)/sⱼ where bⱼ < 0, and "
+        "N ≥ Σ pb(e^c − 1)",
+        "dot-product attention with any mask, bias, soft cap, rotation and shared heads",
+        "(P ∓ δp)(V ∓ a·δv) ≥ 0; δp = p(e^(c−γ) − 1) with 0 ≤ γ ≤ g; the exponential lies above "
+        "its tangents and below its chord",
+        "attained by values that are all equal and do not move",
+        "taut; products as in McCormick (1976)",
+    ),
+    Theorem(
+        "l1-near-reference",
+        _PROPAGATION,
+        "Σₖ|a·vₖ| ≤ √(Σₖwₖ)·√(Σₖ(a·vₖ)²/wₖ) for all weights w > 0, with equality for a = a₀ and "
+        "wₖ = |a₀·vₖ| > 0",
+        "all vectors",
+        "Cauchy's inequality for √w and |a·v|/√w",
+        "attained at the reference a₀ and its multiples",
+        "classical",
+    ),
+    Theorem(
+        "split-multipliers",
+        _PROPAGATION,
+        "let tₙ = Gₙ·δ + Σₘ Jₙₘyₘ + hₙ within eₙ, yₙ = φ(tₙ), in order, and f ≥ R·δ + Σ Aₙyₙ − "
+        "Σ Qₙtₙ + h − e; for any Pₙ, with A′ₘ = Aₘ + Σₙ(Pₙ − Qₙ)Jₙₘ: f ≥ (R + Σ(Pₙ − Qₙ)Gₙ)·δ + "
+        "h + Σ(Pₙ − Qₙ)hₙ − e − Σ|Pₙ − Qₙ|eₙ + Σ min(A′ₙφ(t) − Pₙt); where only sign·t ≥ 0 "
+        "counts and Pₙ = A′ₙ·slope − β·sign with β ≥ 0, the minimum is 0 or more",
+        "networks whose other operations are affine within an error; ReLU and leaky ReLU",
+        "Σ(P − Q)t = Σ(P − Q)(G·δ + Jy + h ± e); on a branch φ is a line, and β·sign·t ≥ 0 is "
+        "subtracted",
+        "attained where all signs are known and the multipliers solve the dual linear program",
+        "taut; multipliers of split ReLUs as in β-CROWN (Wang et al. 2021)",
+    ),
 )

@@ -159,8 +159,8 @@ class AttentionNode(Node):
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The derivative at the centres; the softmax, score and value errors after contraction."""
         if lower:
-            first = rows.dense(self.tokens)[0].detach()
-            self.asked = heads_apart(first, self.heads).transpose(0, 1)
+            one = Rows(rows.values[:1].detach(), None if rows.token is None else rows.token[:1])
+            self.asked = heads_apart(one.dense(self.tokens)[0], self.heads).transpose(0, 1)
         if lower and self.choices is not None:
             return pull_below(self, rows, self.choices)
         assert self.found is not None
