@@ -59,6 +59,14 @@ def test_hostile_text_is_data(visit):
         "games?a=;;;&t=x",
         "<img src=x onerror=alert(1)>",
         "%00%ff%",
+        # Extremes that are allowed.
+        "softmax?x=50,-50&t=0.05&size=100",
+        "softmax?x=50,-50,49.9999999&t=0.05&size=1e-6&p=1.0000001",
+        "softmax?x=0,0,0,0,0,0,0,0,0,0,0,0&t=20&p=99.99",
+        "attention?text=a&flip=1&push=20&t=0.05&everywhere=1",
+        "games?a=1000,-1000;-1000,1000&t=0.01",
+        "games?a=7&t=100",
+        "games?a=1,1;1,1&t=1",
     ],
 )
 def test_hostile_addresses_open_the_page(visit, address):
