@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from taut._base.settings import ModelSettings
 from taut._base.terminal_text import cells, say
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import (
     AsJson,
     Dtype,
@@ -26,7 +27,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut certify sentence-transformers/all-MiniLM-L6-v2 --inputs lines.txt",
+        "taut certify ./my-classifier --inputs images --classify --time-limit 60",
+    ),
+)
 def certify(
     model: Annotated[
         str,
@@ -38,8 +45,9 @@ def certify(
     inputs: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="TEXT|FILE",
             help="Text, a .txt file (one input a line), images, or tensors (.npy, .pt, "
-            ".safetensors). Repeat the option for several of them."
+            ".safetensors). Repeat the option for several of them.",
         ),
     ] = None,
     radius: Annotated[
@@ -52,24 +60,29 @@ def certify(
     shape: Annotated[
         str | None,
         typer.Option(
-            help="Instead of --inputs: all inputs of shape tokens,width or channels,height,width."
+            metavar="SIZES",
+            help="Instead of --inputs: all inputs of shape tokens,width or channels,height,width.",
         ),
     ] = None,
     context_shape: Annotated[
         str | None,
-        typer.Option(help="Shape of the encoder's inputs, for encoder-decoder models."),
+        typer.Option(
+            metavar="SIZES", help="Shape of the encoder's inputs, for encoder-decoder models."
+        ),
     ] = None,
     norm: Annotated[
         str,
         typer.Option(
-            help="Norm: 'l2' (all tokens together) or 'token' (largest l2 norm of a token)."
+            metavar="l2|token",
+            help="Norm: 'l2' (all tokens together) or 'token' (largest l2 norm of a token).",
         ),
     ] = ModelSettings.norm,
     local: Annotated[
         str,
         typer.Option(
+            metavar="MANNER",
             help="Derivative at the inputs: jacobian (exact), probe (from random directions, with "
-            "its probability), auto, or no."
+            "its probability), auto, or no.",
         ),
     ] = ModelSettings.local,
     classify: Annotated[
@@ -93,8 +106,9 @@ def certify(
     time_limit: Annotated[
         float | None,
         typer.Option(
+            metavar="SECONDS",
             help="With --classify: seconds for the radii of each norm. With replaced words: "
-            "seconds for each text. With --vnnlib: seconds for the verdict."
+            "seconds for each text. With --vnnlib: seconds for the verdict.",
         ),
     ] = ModelSettings.time_limit,
     vnnlib: Annotated[

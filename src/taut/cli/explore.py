@@ -7,14 +7,21 @@ from typing import Annotated
 
 from taut._base.terminal_text import say
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples("taut explore", "taut explore --output softmax.html --no-open"),
+)
 def explore(
     output: Annotated[
-        Path | None, typer.Option(help="HTML file to write and open, to keep or to send to others.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="HTML file to write and open, to keep or to send to others."
+        ),
     ] = None,
     open_: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the web browser.")

@@ -7,6 +7,7 @@ with _needing("taut.models needs PyTorch", "torch"):
 
 from taut.models._data_files.images import normalised_images
 from taut.models._identity.describe import describe_model
+from taut.models._identity.file_stamps import file_stamp, same_environment
 from taut.models._identity.identity import identify
 from taut.models._identity.tensor_digests import combined_digest, tensor_digest
 from taut.models._tracking.key_product import Product
@@ -119,6 +120,7 @@ __all__ = [
     "draw_seed",
     "embedded_data",
     "embedded_models",
+    "file_stamp",
     "find_attention",
     "find_blocks",
     "find_feed_forward",
@@ -143,6 +145,7 @@ __all__ = [
     "real_rows",
     "replaceable_attention",
     "rms_norm",
+    "same_environment",
     "seeing_itself",
     "tensor_digest",
     "tokenizer_of",

@@ -56,9 +56,7 @@ def below(engine: Engine, start: Starts) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def chosen_slopes(
-    engine: Engine, rows: int, slopes: Slopes | None = None
-) -> Iterator[list[Leaf]]:
+def chosen_slopes(engine: Engine, rows: int, slopes: Slopes | None = None) -> Iterator[list[Leaf]]:
     """Slopes of their own for so many rows at all hinges that are bent, as long as it lasts."""
     known = {} if slopes is None else slopes
     leaves = []

@@ -142,9 +142,13 @@ class Condensed:
         linear = self._dense(found)
         together = torch.cat(outer, dim=1)
         error = (found.error + found.rounding) * (1 + 1e-9)
-        return Functions(linear, together, inner, found.shift, error + self._rounding(
-            linear, together, inner, found.shift
-        ))
+        return Functions(
+            linear,
+            together,
+            inner,
+            found.shift,
+            error + self._rounding(linear, together, inner, found.shift),
+        )
 
     def _dense(self, found: Reached) -> torch.Tensor:
         """The rows on all entries of the input."""

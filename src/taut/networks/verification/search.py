@@ -123,7 +123,9 @@ class Search:
         tree = Tree(relus, bound_root(relus, self.wanted.rows[chosen], self.wanted.above[chosen]))
         ids = _names(relus)
         if state.clause == clause and np.array_equal(state.relus, ids) and state.branches:
-            tree.waiting = Branches(*(torch.from_numpy(part).to(relus.low) for part in state.branches))
+            tree.waiting = Branches(
+                *(torch.from_numpy(part).to(relus.low) for part in state.branches)
+            )
         bounded, state.clause, state.relus = state.bounded - tree.bounded + 1, clause, ids
         while len(tree.waiting) and not len(tree.stuck):
             self._note_down(tree, clause, bounded)

@@ -170,9 +170,7 @@ class SplitBounds:
         below, which is furthest off at an end.
         """
         relus = self.relus
-        line = torch.minimum(
-            (1 - many.slopes) * self.high, (many.slopes - relus.left) * -self.low
-        )
+        line = torch.minimum((1 - many.slopes) * self.high, (many.slopes - relus.left) * -self.low)
         line = torch.maximum(line, self.over / 2)
         gain = -outer.clamp(max=0.0) * self.over + outer.clamp(min=0.0) * line
         return torch.where(many.signs == 0, gain, -1.0)
