@@ -99,7 +99,7 @@ def fields(value, path=""):
             yield from fields(item, path)
 
 
-FREE = {"model", "data", "settings", "versions", "identity", "tokens", "pictures"}
+FREE = {"model", "data", "settings", "versions", "identity", "tokens", "made", "pictures"}
 BY_KEY = {"counts", "sums", "rests", "maxima", "places", "histograms", "columns", "kinds.rows"}
 
 

@@ -21,6 +21,7 @@ from taut.audit.coverage import coverage_sentences, shown_rows
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, Findings, findings
 from taut.audit.layer_record import LayerRecord
+from taut.audit.made import made_sentence
 from taut.audit.merge import Merged, merge
 from taut.audit.merge_files import merge_files
 from taut.audit.record import Record
@@ -68,6 +69,7 @@ __all__ = [
     "findings",
     "interventions",
     "layer_pattern",
+    "made_sentence",
     "merge",
     "merge_files",
     "read_training",

@@ -16,6 +16,7 @@ from taut.audit.consequence.estimate import add_consequence
 from taut.audit.drawn_queries import drawn_queries
 from taut.audit.interrupt import uninterrupted
 from taut.audit.layer_record import LayerRecord
+from taut.audit.made import now
 from taut.audit.record import Record
 from taut.audit.sample_spans import said, shared
 from taut.audit.sinks import KeyName, named_by_place
@@ -41,13 +42,14 @@ from taut.models import (
     real_rows,
 )
 
+CODE = ("taut.audit.run",)  # with all that it imports: what numbers depend on
 LONG = 1024  # keys, from which on freed blocks are worth giving back
 LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
 
 
 def fresh_record(model: nn.Module, name: str, place: str = "") -> Record:
     """An empty record of a model; ``place`` is where the model was loaded from."""
-    identity = identify(model, place, code=("taut.audit.run",))
+    identity = identify(model, place, code=CODE)
     return Record(describe_model(model, name, identity), {}, {}, identity=identity)
 
 
@@ -137,6 +139,7 @@ class Auditor:
         keep_pictures(self._batch, inputs, start)
         with uninterrupted():  # a batch counts whole or not at all
             self.record.merge(self._batch)
+            self.record.made["date"] = now()
 
     def _visit(self, seen: Captured) -> None:
         call = self._calls[seen.path] = self._calls.get(seen.path, 0) + 1

@@ -26,6 +26,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
         "settings": plain(record.settings),
         "versions": plain(record.versions),
         "identity": plain(record.identity),
+        "made": plain(record.made),
         "samples": record.samples,
         "seen": [list(span) for span in record.seen],
         "complete": record.complete,
@@ -57,6 +58,7 @@ def record_fields(data: dict[str, Any]) -> dict[str, Any]:
     known = ("model", "data", "settings", "versions", "identity")
     return {
         **{name: facts(data, name) for name in known},
+        "made": facts(data, "made") if "made" in data else {},
         "layers": layers,
         "seen": spans(data),
         "complete": part(data, "complete", bool),

@@ -6,12 +6,19 @@ from pathlib import Path
 from typing import Annotated
 
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import AsJson
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut compare before.json after.json",
+        "taut compare before.json after.json --show 30",
+    ),
+)
 def compare(
     records: Annotated[
         list[Path],

@@ -16,6 +16,7 @@ from taut.audit import (
     data_sentences,
     findings,
     layer_pattern,
+    made_sentence,
     short_layer_names,
     shown_rows,
     verdict,
@@ -32,8 +33,10 @@ def show_record(record: Record, lines: int) -> None:
     if record.shard is not None:
         state = f" ({record.shard}{'' if record.shard.complete else ', partial'})"
     say(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
-    for line in (*data_sentences(record.data), *coverage_sentences(record)):
-        say(line)
+    made = made_sentence(record.made)
+    for line in (*data_sentences(record.data), made, *coverage_sentences(record)):
+        if line:
+            say(line)
     say(verdict(record))
     say("Softmax is 1/2-Lipschitz in every l_p norm: no row has a larger constant.")
     full = [layer.name for layer in record.layers]
