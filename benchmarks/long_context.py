@@ -126,34 +126,48 @@ def measured(cases=CASES) -> str:
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 
 
+WHAT = ("forward pass", "audit, exact, all rows", "scores of one layer, if kept")
+
+
 def memory() -> str:
     """Peak memory against the number of tokens, beside what one layer's scores would take."""
+    found = {}
+    for tokens in LENGTHS:
+        run = case("gpt2/2", tokens, "all")
+        found[tokens] = [run["forward"][1], run["audited"][1], 12 * tokens**2 * 4 / 2**20]
+    draw_memory(found)
+    rows = [[f"{tokens:,}", *(f"{mb:.0f}" for mb in each)] for tokens, each in found.items()]
+    header = ["tokens", *(f"{what}, MB" for what in WHAT)]
+    return "![memory against tokens](long_context.svg)\n\n" + table(header, rows)
+
+
+def draw_memory(found: dict[int, list[float]]) -> None:
+    """The figure beside RESULTS.md, from megabytes by number of tokens."""
     import altair
 
-    points, rows = [], []
-    for tokens in LENGTHS:
-        found = case("gpt2/2", tokens, "all")
-        whole = 12 * tokens**2 * 4 / 2**20
-        megabytes = {
-            "forward pass": found["forward"][1],
-            "audit, exact, all rows": found["audited"][1],
-            "scores of one layer, if they were kept": whole,
-        }
-        points += [{"tokens": tokens, "MB": mb, "what": what} for what, mb in megabytes.items()]
-        rows.append([f"{tokens:,}", *(f"{mb:.0f}" for mb in megabytes.values())])
-    log = altair.Scale(type="log")
+    points = [
+        {"tokens": tokens, "MB": megabytes, "what": what}
+        for tokens, each in found.items()
+        for what, megabytes in zip(WHAT, each, strict=True)
+    ]
+    across = altair.Scale(type="log", domain=[min(found), max(found)], nice=False)
+    ticks = altair.Axis(values=[10, 100, 1000, 10000], format=",d")
     chart = (
         altair.Chart(altair.InlineData(values=points), background="white", width=480, height=300)
         .mark_line(point=True)
         .encode(
-            altair.X("tokens:Q", scale=log, axis=altair.Axis(values=list(LENGTHS), format="d")),
-            altair.Y("MB:Q", scale=log, title="peak memory beyond the weights, MB"),
-            altair.Color("what:N", title=None, scale=altair.Scale(scheme="tableau10")),
+            altair.X("tokens:Q", scale=across, axis=altair.Axis(values=list(found), format=",d")),
+            altair.Y(
+                "MB:Q", scale=altair.Scale(type="log", domain=[10, 20000], nice=False), axis=ticks,
+                title="peak memory beyond the weights, MB",
+            ),
+            altair.Color(
+                "what:N", title=None, sort=list(WHAT), legend=altair.Legend(labelLimit=300),
+                scale=altair.Scale(range=["#0072b2", "#d55e00", "#999999"]),
+            ),
         )
-    )
+    )  # fmt: skip
     chart.save(str(Path(__file__).with_name("long_context.svg")))
-    header = ["tokens", *(f"{what}, MB" for what in megabytes)]
-    return "![memory against tokens](long_context.svg)\n\n" + table(header, rows)
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ from taut.models.run_unchanged import copied_tensors, has_lazy_parameters, uncha
 from taut.models.samples import Samples, read_samples
 from taut.models.score_blocks import FusedScores, ScoreBlock, WrittenScores
 from taut.models.softmax_capture import SoftmaxCapture
+from taut.models.tokenizer import tokenizer_of
 from taut.models.weight import Weight, joined_weights
 
 __all__ = [
@@ -147,6 +148,7 @@ __all__ = [
     "same_environment",
     "seeing_itself",
     "tensor_digest",
+    "tokenizer_of",
     "unchanged",
     "visible_mask",
     "watched",

@@ -17,7 +17,8 @@ VACUOUS = 1000.0
 
 ESTIMATED = (
     "The rounding in this bound is estimated: its proved error grows with the constants of all "
-    "layers and would enlarge the bound (prove_rounding=True gives that one)."
+    "layers and would enlarge the bound (prove_rounding=True gives that one), or a function of "
+    "your own is taken to be as accurate as those of torch."
 )
 
 

@@ -67,6 +67,9 @@ class Engine:
         Called with the number of operations that are bounded, and of all.
     deadline
         ``time.monotonic()`` at which to give up.
+    quick
+        Whether to leave out, on the way, what takes long and rarely pays for deep networks in l∞:
+        joint bounds of scores, and contractions of many rows with all entries of the input.
     """
 
     def __init__(
@@ -76,10 +79,12 @@ class Engine:
         eps: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, all_: None,
         deadline: float = float("inf"),
+        *,
+        quick: bool = False,
     ) -> None:
-        self.nodes, self.inputs, self.deadline = nodes, inputs, deadline
+        self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
-        self.entries = int((inputs.scale > 0).sum())
+        self.entries = inputs.columns
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self._find_needed()
@@ -107,6 +112,7 @@ class Engine:
         count = len(starts[0][1])
         widest = max(node.width for node in self.nodes[: starts[0][0].index + 1])
         tokens = max(node.tokens for node in self.nodes)
+        widest = max(widest, -(-self.entries // tokens))  # what is left at the input
         chunk = max(16, int(MEMORY / (tokens * widest)))
         parts = []
         for begin in range(0, count, chunk):
