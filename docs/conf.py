@@ -20,6 +20,7 @@ myst_heading_anchors = 2
 exclude_patterns = ["_build", "_sphinx"]
 html_static_path = ["_static"]
 html_css_files = ["taut.css"]
+html_extra_path = ["../src/taut/explore/explore.html"]  # the interactive page, beside the home
 html_theme = "furo"
 html_title = "taut"
 autodoc_member_order = "bysource"

@@ -51,20 +51,69 @@ def shown(capsys, *records, tmp_path):
     return text, json.loads(capsys.readouterr().out)
 
 
-def test_heads_that_one_record_lacks_have_no_change(capsys, tmp_path):
+def test_only_what_can_be_compared_is(capsys, tmp_path):
     small, large = made(layers=2), made(layers=3)
     heads = audit.compare(small, large)
     assert [head.change is None for head in heads] == [False] * 4 + [True] * 2
     text, found = shown(capsys, small, large, tmp_path=tmp_path)
-    assert "2 of 6 heads are not in every record" in text
-    lines = [line for line in text.splitlines() if line.startswith("│ layer 2")]
-    assert len(lines) == 2
-    assert all("+0.0000" not in line and "-" in line for line in lines)
-    assert [head["change"] for head in found["heads"][4:]] == [None, None]
-    unlike = made()
-    for layer in unlike.layers:
-        layer.path = f"other.{layer.path}"
-    assert "no head is in every record" in shown(capsys, small, unlike, tmp_path=tmp_path)[0]
+    assert "different layers" in text
+    assert "0.0000" not in text
+    assert (found["kind"], found["heads"], found["lost"]) == ("distributions", [], 2)
+    assert len(found["quantiles"]) == 2
+    means = [row["mean"] for row in small.heads]
+    assert found["quantiles"][0] == pytest.approx(np.quantile(means, (0.05, 0.25, 0.5, 0.75, 0.95)))
+    same, found = shown(capsys, small, made(layers=2), tmp_path=tmp_path)
+    assert found["kind"] == "heads"
+    assert [head["change"] for head in found["heads"]] == [0.0] * 4
+    assert "0 rose, 0 fell and 4 stayed the same" in same
+
+
+def test_a_first_look_is_not_set_against_exact_constants(capsys, tmp_path):
+    exact, bounds = made(layers=2), made(layers=2)
+    bounds.settings = {**bounds.settings, "quick": True}
+    text, found = shown(capsys, exact, bounds, tmp_path=tmp_path)
+    assert found["kind"] == "distributions"
+    assert "others are bounds" in text
+    assert "stayed" not in text
+
+
+def test_heads_without_rows_have_no_change(capsys, tmp_path):
+    full, empty = made(layers=2), made(layers=2)
+    layer = empty.layers[1]
+    layer.many, layer.few = layer.many.empty(), layer.few.empty()
+    text, found = shown(capsys, full, empty, tmp_path=tmp_path)
+    assert (found["kind"], len(found["heads"]), found["lost"]) == ("heads", 2, 2)
+    assert "2 heads are not in every record" in text
+
+
+def test_trainings_over_steps(capsys, tmp_path):
+    for name, factor in (("a", 1.0), ("b", 0.5)):
+        (tmp_path / name).mkdir()
+        for step in (20, 100, 3):
+            record = made(layers=2)
+            for layer in record.layers:
+                layer.state.sums["two"] *= factor * step / 100
+            record.save(tmp_path / name / f"step-{step}.json")
+    (tmp_path / "b" / "step-3.json").unlink()
+    folders = [tmp_path / "a", tmp_path / "b"]
+    show_comparison(folders, 5, as_json=True, page=tmp_path / "page.html")
+    found = json.loads(capsys.readouterr().out)
+    assert [step["step"] for step in found["trainings"]["a"]] == [3, 20, 100]
+    means = [step["mean"] for step in found["trainings"]["a"]]
+    assert means == sorted(means)
+    assert found["kind"] == "heads"
+    assert all(head["change"] < 0 for head in found["heads"])
+    page = (tmp_path / "page.html").read_text()
+    assert "Mean constant of all heads over training" in page
+    show_comparison(folders, 5, as_json=False)
+    assert "over training" in capsys.readouterr().out
+    (tmp_path / "b" / "final.json").write_bytes((tmp_path / "b" / "step-20.json").read_bytes())
+    with pytest.raises(ValueError, match="no step in its name"):
+        show_comparison(folders, 5, as_json=True)
+    with pytest.raises(ValueError, match="either files of records, or folders"):
+        show_comparison([tmp_path / "a", tmp_path / "b" / "final.json"], 5, as_json=True)
+    with pytest.raises(ValueError, match="two folders"):
+        show_comparison([tmp_path / "a"], 5, as_json=True)
 
 
 @pytest.mark.parametrize(
@@ -83,9 +132,9 @@ def test_heads_that_one_record_lacks_have_no_change(capsys, tmp_path):
 def test_what_else_differs_is_said(changes, said, capsys, tmp_path):
     text, found = shown(capsys, made(), made(**changes), tmp_path=tmp_path)
     assert said in text
-    assert any(said in line for line in found["differences"])
+    assert any(said in line for line in (*found["differences"], *found["reasons"]))
     text, found = shown(capsys, made(), made(), tmp_path=tmp_path)
-    assert found["differences"] == []
+    assert found["differences"] == found["reasons"] == []
     assert said not in text
 
 
@@ -175,7 +224,7 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
     record = made(layers=1)
     rows = torch.rand(2, 50) / 2
     state = HeadState(1)
-    values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima)}
+    values = {name: rows[:1, None].numpy() for name in (*state.sums, *state.maxima, "seen")}
     kept = np.ones((1, 1, 50), dtype=bool)
     measured = RowMeasurements(values, kept, ~kept, ~kept)
     state.add(measured, np.zeros(1, dtype=np.int64), np.arange(50)[None, None])
@@ -185,10 +234,10 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
         assert found - 0.0025 <= exact <= found
     monkeypatch.setenv("COLUMNS", "140")
     show_record(record, 3)
-    assert "median (upper)" in capsys.readouterr().out
+    assert "median ≤ (upper)" in capsys.readouterr().out
     audit.write_report(record, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
-    for words in ("5 % (upper)", "median (upper)", "95 % (upper)", "at most 0.0025 above"):
+    for words in ("5 % of rows ≤", "median ≤ (upper)", "95 % of rows ≤", "at most 0.0025 above"):
         assert words in page
 
 

@@ -239,7 +239,7 @@ def test_the_command(folder, tmp_path):
     assert file.with_suffix(".html").read_text().startswith("<!DOCTYPE html>")
     first = audit.Record.load(file)
     assert first.complete
-    assert set(first.tokens.values()) <= {"[CLS]", "[SEP]", "the", "cat", "sat", "dog", "ran"}
+    assert set(first.tokens.values()) <= {"[CLS]", "[SEP]", " the", " cat", " sat", " dog", " ran"}
     again = command(folder, "--data", "lines.txt", "--batch-size", 2, "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["layers"] == first.to_dict()["layers"]  # nothing counted twice

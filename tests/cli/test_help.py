@@ -16,7 +16,18 @@ from taut.cli.certify import certify
 from taut.cli.options import comma_separated
 from tests.helpers.command_line import taut
 
-COMMANDS = ("audit", "report", "compare", "ls", "merge", "certify", "game", "reproduce", "env")
+COMMANDS = (
+    "audit",
+    "report",
+    "compare",
+    "ls",
+    "merge",
+    "certify",
+    "game",
+    "explore",
+    "reproduce",
+    "env",
+)
 
 
 def test_help_imports_nothing_heavy():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +23,7 @@ from taut.audit.sinks import KeyName, named_by_place
 from taut.audit.statistics.affinity import affinity
 from taut.audit.statistics.empirical_grid import Grid, pick, ratios
 from taut.audit.statistics.head_state import HeadState
+from taut.audit.worst_rows import TokenText, keep_pictures, name_tokens, row_reader
 from taut.models import (
     AttentionRows,
     Captured,
@@ -42,7 +42,6 @@ from taut.models import (
     real_rows,
 )
 
-TokenText = Callable[[int, int], str]
 CODE = ("taut.audit.run",)  # with all that it imports: what numbers depend on
 LONG = 1024  # keys, from which on freed blocks are worth giving back
 LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
@@ -93,7 +92,8 @@ class Auditor:
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
         self._inputs: ModelInputs | None = None
-        self._spoken: dict[str, str] = {}  # the argument whose tokens a layer's queries are
+        # The arguments of the model whose tokens a layer's queries and keys are.
+        self._spoken: dict[str, tuple[str, str]] = {}
         self._tokens: TokenText | None = None
         self._batch = Record({}, {}, {})
         self._picked: list[tuple[LayerRecord, Any]] = []
@@ -135,7 +135,8 @@ class Auditor:
         for place, layer in enumerate(self._batch.layers):
             layer.since = (start, place)
         if tokens is not None:
-            self._name(tokens, start)
+            name_tokens(self._batch, self._spoken, tokens, start)
+        keep_pictures(self._batch, inputs, start)
         with uninterrupted():  # a batch counts whole or not at all
             self.record.merge(self._batch)
             self.record.made["date"] = now()
@@ -150,7 +151,7 @@ class Auditor:
             return
         layer = self._batch.layer(seen.path, call, self._fresh(rows.shape[1]))
         layer.fused = seen.fused
-        self._spoken[layer.name] = rows.source
+        self._spoken[layer.name] = (rows.source, rows.key_source)
         self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
         for state in (layer.many, layer.few):
@@ -178,7 +179,8 @@ class Auditor:
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
         keep = layer.many.add if together else layer.add
-        keep(found, samples, rows.queries)
+        before = None if together else self._before(layer)
+        keep(found, samples, rows.queries, read=row_reader(rows, found, before))
         if not together and known.all():
             layer.sinks.add(found, rows.reader.keys, self._key_name(rows))
         settings = self.settings
@@ -194,6 +196,11 @@ class Auditor:
                 count=settings.rows,
             )
             self._picked += [(layer, row) for row in picked]
+
+    def _before(self, layer: LayerRecord) -> LayerRecord | None:
+        """What the record knows of a layer from earlier batches."""
+        same = [x for x in self.record.layers if (x.path, x.call) == (layer.path, layer.call)]
+        return same[0] if same and same[0].state.heads == layer.state.heads else None
 
     def _key_name(self, rows: AttentionRows) -> KeyName:
         """How the keys of rows are called: by their tokens, where these are the queries' own."""
@@ -226,14 +233,3 @@ class Auditor:
             known = np.array([index if len(logits) == len(self._samples) else -1])
             rows = AttentionRows(WrittenScores(scores), places.shape, known, places, part)
             self._take(layer, LOGITS, rows, together=True)
-
-    def _name(self, tokens: TokenText, start: int) -> None:
-        """Keep the tokens of the rows with the largest constants."""
-        layers = [x for x in self._batch.layers if self._spoken[x.name] == "input_ids"]
-        if self._batch.logits is not None:
-            layers.append(self._batch.logits)
-        for layer in layers:
-            for h, (sample, query) in enumerate(layer.state.places["two"]):
-                if sample >= start:
-                    word = tokens(int(sample - start), int(query))
-                    self._batch.tokens[f"{layer.name}/{h}"] = word

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from taut._base.html_table import html_lines, html_table
 from taut.audit.consequence.findings import LOOKED_FOR as IN_CONSEQUENCES
 from taut.audit.consequence.findings import consequence_findings
 from taut.audit.sinks import SINK
@@ -39,10 +40,20 @@ class Finding(NamedTuple):
     heads: tuple[str, ...]
 
 
-def findings(record: Record) -> list[Finding]:
+class Findings(list[Finding]):
+    """What stands out in a record: a list, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return html_lines(f"Nothing stands out. Looked for: {LOOKED_FOR}")
+        rows = [[each.kind, each.text, each.advice, f"{len(each.heads)}"] for each in self]
+        return html_table(["finding", "what was seen", "what to do", "heads"], rows, numbers=(3,))
+
+
+def findings(record: Record) -> Findings:
     """What stands out in a record, the gravest first."""
     rows = [row for row in record.heads if row["rows"]]
-    found = [*_broken(record), *_missed(record)]
+    found = Findings([*_broken(record), *_missed(record)])
     if not rows:
         return found
     groups: dict[str, tuple[list[HeadRow], Callable[..., str], str]] = {

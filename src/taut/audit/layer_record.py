@@ -11,7 +11,7 @@ from taut.audit.few_keys import see_few
 from taut.audit.record_checks import count, pair, part
 from taut.audit.sinks import Sinks
 from taut.audit.statistics.empirical_grid import Grid
-from taut.audit.statistics.head_state import NOT_MEASURED, HeadState
+from taut.audit.statistics.head_state import NOT_MEASURED, HeadState, ReadRow
 from taut.audit.statistics.head_state_json import state_from_dict, state_to_dict
 from taut.audit.statistics.statistic import Array
 from taut.models import RowMeasurements
@@ -66,11 +66,13 @@ class LayerRecord:
         only_few = self.few.counts["rows"].any() and not self.many.counts["rows"].any()
         return self.few if only_few else self.many
 
-    def add(self, measured: RowMeasurements, samples: Array, queries: Array) -> None:
-        """Add rows, each to those that see as many keys."""
+    def add(
+        self, measured: RowMeasurements, samples: Array, queries: Array, read: ReadRow | None = None
+    ) -> None:
+        """Add rows, each to those that see as many keys; see :meth:`HeadState.add`."""
         few = see_few(measured) if measured.values else measured.kept
-        self.many.add(measured, samples, queries, apart=few)
-        self.few.add(measured, samples, queries, apart=measured.kept & ~few)
+        self.many.add(measured, samples, queries, few, read)
+        self.few.add(measured, samples, queries, measured.kept & ~few, read)
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from taut.audit.head_table import kept_kinds
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record_checks import count, facts, part, spans, words
 from taut.audit.shard import Shard
+from taut.audit.thumbnails import checked_pictures
 
 if TYPE_CHECKING:
     from taut.audit.record import Record
@@ -32,6 +33,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
         "shard": None if record.shard is None else record.shard._asdict(),
         "missed": [list(item) for item in record.missed],
         "tokens": record.tokens,
+        "pictures": record.pictures,
         **_labels(record),
         "layers": [layer.to_dict() for layer in record.layers],
         "logits": None if record.logits is None else record.logits.to_dict(),
@@ -63,6 +65,7 @@ def record_fields(data: dict[str, Any]) -> dict[str, Any]:
         "shard": None if data.get("shard") is None else _shard(data["shard"]),
         "missed": [(module, operation) for module, operation in missed],
         "tokens": words(part(data, "tokens", dict)),
+        "pictures": checked_pictures(part(data, "pictures", dict)),
         "logits": logits,
     }
 

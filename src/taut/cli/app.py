@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from taut.cli import audit, certify, compare, env, game, ls, merge, report, reproduce
+from taut.cli import audit, certify, compare, env, explore, game, ls, merge, report, reproduce
 from taut.cli.errors import typer
-from taut.cli.help import Group, examples
+from taut.cli.help import CommandGroup, examples
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,7 +39,7 @@ def _main(
 
 
 # In the order in which people come to use them.
-for command in (audit, report, compare, ls, merge, certify, game):
+for command in (audit, report, compare, ls, merge, certify, game, explore):
     app.add_typer(command.app)  # without a name: its command is ours
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(env.app)

@@ -20,7 +20,14 @@ app = typer.Typer()
     ),
 )
 def compare(
-    records: Annotated[list[Path], typer.Argument(help="JSON files of two or more audits.")],
+    records: Annotated[
+        list[Path],
+        typer.Argument(
+            help="JSON files of two or more audits; or folders, one for each training, with a "
+            "record for each step (step-100.json)."
+        ),
+    ],
+    output: Annotated[Path | None, typer.Option(help="Also write a page, an HTML file.")] = None,
     show: Annotated[
         int, typer.Option(help="Number of heads to list, those that changed most first.")
     ] = 10,
@@ -30,4 +37,4 @@ def compare(
     with explained("compare", "report", "torch"):
         from taut.cli.comparison_table import show_comparison
 
-        show_comparison(records, show, as_json=json)
+        show_comparison(records, show, as_json=json, page=output)

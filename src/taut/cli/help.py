@@ -26,7 +26,7 @@ class Command(TyperCommand):
         return _plain(super().get_help_option(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands, whose own help is like that of its commands."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

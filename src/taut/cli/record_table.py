@@ -8,6 +8,7 @@ from typing import Any
 from taut._base.number_text import number_text
 from taut._base.terminal_text import cells, say, shortened
 from taut.audit import (
+    LARGER_STEPS,
     LOOKED_FOR,
     Record,
     consequence_sentence,
@@ -18,6 +19,7 @@ from taut.audit import (
     made_sentence,
     short_layer_names,
     shown_rows,
+    verdict,
 )
 from taut.models import constant_key
 
@@ -35,6 +37,7 @@ def show_record(record: Record, lines: int) -> None:
     for line in (*data_sentences(record.data), made, *coverage_sentences(record)):
         if line:
             say(line)
+    say(verdict(record))
     say("Softmax is 1/2-Lipschitz in every l_p norm: no row has a larger constant.")
     full = [layer.name for layer in record.layers]
     names = dict(zip(full, short_layer_names(full), strict=True))
@@ -48,6 +51,7 @@ def show_record(record: Record, lines: int) -> None:
             say(line)
     if any(layer.grid is not None and layer.grid.rows for layer in record.layers):
         console.print(_grid(record))
+        say(LARGER_STEPS)
     found = findings(record)
     for finding in found:
         say(f"- {finding.text} {finding.advice}".rstrip())

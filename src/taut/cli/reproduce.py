@@ -8,12 +8,12 @@ from typing import Annotated
 
 from taut.cli import reproduce_training
 from taut.cli.errors import explained, typer
-from taut.cli.help import Command, Group, examples
+from taut.cli.help import Command, CommandGroup, examples
 from taut.cli.options import comma_separated, command_line, numbers
 from taut.reproduce import EXPERIMENTS, Options
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     invoke_without_command=True,
     help="Run the papers' experiments, and set their numbers beside those found here.",
     epilog=examples("taut reproduce figure-1 --quick", "taut reproduce all --output-dir results"),

@@ -12,7 +12,7 @@ from taut.models._data_files.images import normalised_images, oddities
 from taut.models._data_files.sound import cut_sounds, sounds
 from taut.models.preprocessing import preprocessor_of
 from taut.models.samples import Samples
-from taut.models.tokenizer import start_token
+from taut.models.tokenizer import start_token, token_text
 
 TokenText = Callable[[int, int], str]
 
@@ -133,7 +133,7 @@ def _text(
     def word(sample: int, query: int) -> str:
         if query >= ids.shape[1]:
             return ""
-        return str(tokenizer.convert_ids_to_tokens(int(ids[sample, query])))
+        return token_text(tokenizer, int(ids[sample, query]))
 
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         # A decoder that is to write this text reads a start token and the text before each token.

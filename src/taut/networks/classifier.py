@@ -15,11 +15,12 @@ from taut._base.checks import whole_number
 from taut._base.domain import At
 from taut._base.rounding import EPS, Numbers
 from taut.networks.attack import AttackedBall, radius_of_change, smallest_margin
+from taut.networks.ellipsoids.forward import Forward, is_smooth
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
-from taut.networks.propagation.node import UnboundedError
+from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.propagate import margins, rounding_of
 from taut.networks.propagation.radius_search import largest_radius
 from taut.networks.propagation.record import record
@@ -30,6 +31,7 @@ from taut.networks.question import Question, ask
 from taut.networks.rule_check import compare_outputs
 
 NEAR = 1e-9  # radius at which the relaxation shows the derivative
+BEYOND = 0.05  # how much larger a radius must be for rows to go on from that of ellipsoids
 GUESS = 1.0  # where nothing is known of how far a class reaches
 
 
@@ -160,7 +162,7 @@ def certified_radius(
         estimate = first_order[sample]
         guess = min(estimate / 2, 1e12) if estimate > 0 else GUESS
         lead = float(ahead[sample].min())
-        radius[sample] = largest_radius(search.margin, lead, guess, steps, tolerance)
+        radius[sample] = search.largest(lead, guess, steps, tolerance)
         finished[sample] = not search.late
         if progress is not None:
             progress(sample + 1, len(inputs))
@@ -181,15 +183,38 @@ class _Search:
         self.eps, self.deadline, self.late = eps, deadline, False
         self.optimise = optimise
         self.slopes: Slopes = {}
+        # the set of inputs has to fit a ball in l2
+        self.smooth = request.norm <= 2 and is_smooth(self._tape(NEAR)[0])
 
-    def margin(self, radius: float) -> float:
+    def largest(self, lead: float, guess: float, steps: int, tolerance: float) -> float:
+        """The largest radius found; rows go on from where ellipsoids end, if they can."""
+        begin = 0.0
+        if self.smooth:
+            begin = largest_radius(self.margin_by_ellipsoids, lead, guess, steps, tolerance)
+            guess = begin * (1 + BEYOND) if begin > 0 else guess
+            if begin > 0 and not self.margin_by_rows(guess) > 0:
+                return begin
+        return max(begin, largest_radius(self.margin_by_rows, lead, guess, steps, tolerance))
+
+    def margin_by_ellipsoids(self, radius: float) -> float:
+        """Lower bound of the smallest margin within a radius, by what moves together."""
+        tape, inputs, rows = self._tape(radius)
+        try:
+            far = Forward(tape, inputs, self.eps, self.deadline).radius(rows)
+        except UnboundedError:
+            return -math.inf
+        except OutOfTimeError:
+            self.late = True
+            return -math.inf
+        return float((_values(rows, tape) - far).min())
+
+    def margin_by_rows(self, radius: float) -> float:
         """Lower bound of the smallest margin within a radius; −inf if there is none."""
         found = self._engine(radius)
         if found is None:
             return -math.inf
         engine, rows = found
-        terms = (rows * engine.nodes[-1].centre).flatten(1)
-        value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
+        value = _values(rows, engine.nodes)
         try:
             low = value + lower_bounds(engine, Rows(rows), 0)
             if self.optimise and not bool((low > 0).all()):
@@ -223,9 +248,7 @@ class _Search:
 
     def _engine(self, radius: float) -> tuple[Engine, torch.Tensor] | None:
         """All operations bounded within a radius, and the margins as rows on the output."""
-        scale = self.request.scale[self.sample]
-        tape = record(self.question, self.sample, scale.device)
-        inputs = InputSet(radius, self.request.norm, scale)
+        tape, inputs, rows = self._tape(radius)
         try:
             engine = Engine(tape, inputs, self.eps, deadline=self.deadline)
         except UnboundedError:
@@ -233,7 +256,20 @@ class _Search:
         except OutOfTimeError:
             self.late = True
             return None
-        return engine, margins([self.label], tape[-1].width).to(scale)[0][:, None]
+        return engine, rows
+
+    def _tape(self, radius: float) -> tuple[list[Node], InputSet, torch.Tensor]:
+        """The operations, the set of inputs, and the margins as rows on the output."""
+        scale = self.request.scale[self.sample]
+        tape = record(self.question, self.sample, scale.device)
+        rows = margins([self.label], tape[-1].width).to(scale)[0][:, None]
+        return tape, InputSet(radius, self.request.norm, scale), rows
+
+
+def _values(rows: torch.Tensor, nodes: list[Node]) -> torch.Tensor:
+    """Rows at the centre of the last node, rounded down."""
+    terms = (rows * nodes[-1].centre).flatten(1)
+    return terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
 
 
 def _logits(

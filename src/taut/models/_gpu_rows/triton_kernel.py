@@ -14,6 +14,7 @@ from taut.models._gpu_rows.triton_arithmetic import (
     NOTHING,
     first_guess,
     improved,
+    leading,
     plus,
     pole_sums,
     survey,
@@ -147,9 +148,7 @@ def rows_kernel(
                 seen += tl.sum((z > NOTHING).to(tl.int32), 1)
                 lowest = tl.minimum(lowest, tl.min(tl.where(z > NOTHING, z, float("inf")), 1))
                 first = tl.maximum(first, tl.max(tl.where(columns[None, :] == 0, z, NOTHING), 1))
-                best = tl.max(z, 1)
-                place = tl.min(tl.where(z == best[:, None], columns[None, :], keys), 1)
-                leader = tl.where(best > top, place, leader)
+                leader = leading(z, columns, keys, top, leader)
                 top, ties, second, rough, squares = survey(z, top, ties, second, rough, squares)
             else:
                 at_second, part_0, part_1, part, nearer_part = pole_sums(z, second, g)

@@ -44,6 +44,14 @@ class FixedNode(InputNode):
         """Nothing is read."""
         return Pulled(())
 
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Nothing moves."""
+        return self.centre.new_zeros(0, *self.centre.shape)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """Nothing moves."""
+        return torch.zeros_like(self.sizes)
+
 
 class LinearNode(Node):
     """Wx + b of every token, the weight as (outputs, inputs).
@@ -66,9 +74,17 @@ class LinearNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Sizes by the Frobenius norm, until a box says better."""
         (x,) = self.parents
-        self.sizes = self._size * x.sizes
+        self.sizes = self.grown(x.sizes)
         terms = self.weight.shape[1] + 2
         self.local = engine.unit * terms * (self._size * x.longest + self._fixed)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step times the weight."""
+        return steps[0] @ self.weight.mT
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By the Frobenius norm."""
+        return self._size * sizes[0]
 
     def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """The weight itself, on the input."""
@@ -99,9 +115,16 @@ class ScaleNode(Node):
     def prepare(self, engine: Engine) -> None:
         """One product for every entry."""
         (x,) = self.parents
-        most = float(self.factors.abs().max()) * (1 + 4 * EPS)
-        self.sizes = most * x.sizes
-        self.local = engine.unit * 2 * most * x.longest
+        self.sizes = self.grown(x.sizes)
+        self.local = engine.unit * 2 * self.grown(x.longest)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step times the factors."""
+        return steps[0] * self.factors
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By the largest factor."""
+        return float(self.factors.abs().max()) * (1 + 4 * EPS) * sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows times the factors."""
@@ -125,6 +148,14 @@ class ShiftNode(Node):
         (x,) = self.parents
         self.sizes = x.sizes
         self.local = engine.unit * 2 * (x.longest + self.fixed.norm(dim=-1))
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The same steps."""
+        return steps[0]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The same sizes."""
+        return sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The same rows."""
@@ -150,10 +181,17 @@ class BatchNormNode(Node):
     def prepare(self, engine: Engine) -> None:
         """The largest factor of each token."""
         (x,) = self.parents
-        most = self.factor.abs().amax(dim=-1) * (1 + 8 * EPS)
-        self.sizes = most * x.sizes
+        self.sizes = self.grown(x.sizes)
         fixed = (self.factor * self.mean).norm(dim=-1) + self.shift.norm(dim=-1)
-        self.local = engine.unit * 8 * (most * x.longest + fixed)
+        self.local = engine.unit * 8 * (self.grown(x.longest) + fixed)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step times the factors."""
+        return steps[0] * self.factor
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By the largest factor of each token."""
+        return self.factor.abs().amax(dim=-1) * (1 + 8 * EPS) * sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows times the factors."""
@@ -172,8 +210,16 @@ class AddNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Sizes add up."""
         x, y = self.parents
-        self.sizes = x.sizes + y.sizes
+        self.sizes = self.grown(x.sizes, y.sizes)
         self.local = engine.unit * (x.longest + y.longest)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The sum of the steps."""
+        return steps[0] + steps[1]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The sum of the sizes."""
+        return sizes[0] + sizes[1]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The same rows on both."""
@@ -209,8 +255,16 @@ class RotaryNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Two products and a sum for every entry."""
         (x,) = self.parents
-        self.sizes = self._stretch * x.sizes
+        self.sizes = self.grown(x.sizes)
         self.local = engine.unit * 4 * self._stretch * x.longest
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step turned."""
+        return self._turned(steps[0], self.cosine, self.sine, 1.0)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By how much the rotation stretches."""
+        return self._stretch * sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The transposed rotation."""

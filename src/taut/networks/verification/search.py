@@ -79,7 +79,7 @@ class Search:
             return
         found = find_counterexample(self.question, self.wanted, self.inputs, seed, self.deadline)
         if found is not None:
-            self.state.example = found.cpu().numpy()
+            self.state.example = found.double().cpu().numpy()
         self.state.attacked = time.monotonic() <= self.deadline
 
     def bound(self, tape: list[Node], eps: float, told: Callable[[], object]) -> None:
@@ -114,7 +114,8 @@ class Search:
         value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
         low = value + below(engine, [(last, Rows(wanted.rows))])
         each = [low[wanted.clause == c].max() for c in range(wanted.clauses)]
-        return torch.stack(each).cpu().numpy()
+        found = torch.stack(each)
+        return torch.where(found.isnan(), -torch.inf, found).cpu().numpy()
 
     def _branch(self, relus: Condensed, clause: int, told: Callable[[], object]) -> bool:
         """Whether a clause could be proved."""
@@ -123,7 +124,9 @@ class Search:
         tree = Tree(relus, bound_root(relus, self.wanted.rows[chosen], self.wanted.above[chosen]))
         ids = _names(relus)
         if state.clause == clause and np.array_equal(state.relus, ids) and state.branches:
-            tree.waiting = Branches(*(torch.from_numpy(part).to(relus.low) for part in state.branches))
+            tree.waiting = Branches(
+                *(torch.from_numpy(part).to(relus.low) for part in state.branches)
+            )
         bounded, state.clause, state.relus = state.bounded - tree.bounded + 1, clause, ids
         while len(tree.waiting) and not len(tree.stuck):
             self._note_down(tree, clause, bounded)
@@ -162,7 +165,7 @@ class Search:
         points = centre + far.reshape(len(far), *centre.shape[1:]).to(centre)
         found = violation(self.question, self.wanted, self.inputs, points)
         if found is not None:
-            self.state.example = found.cpu().numpy()
+            self.state.example = found.double().cpu().numpy()
         return found is not None
 
 
