@@ -14,7 +14,7 @@ from taut._base.bound_text import VALUE
 from taut._base.domain import At
 from taut._base.norm import Norm, lp
 from taut._base.rounding import EPS, Numbers
-from taut.networks.ellipsoids.forward import Forward, is_smooth
+from taut.networks.ellipsoids.near_input import ellipsoid_radius
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
@@ -24,7 +24,7 @@ from taut.networks.propagation.record import record
 from taut.networks.propagation.request import Request, checked_request, deadline_of
 from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, TOGETHER, Propagation, Slack
 from taut.networks.propagation.rows import Rows
-from taut.networks.question import Question, ask
+from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
 
 THEOREMS = {
@@ -120,7 +120,7 @@ def propagate(
     compare_outputs(question, question.points(1), outputs)
     rows = _targets(targets, outputs)
     together = [
-        _together(question, request, sample, rows[sample], eps, deadline, device)
+        ellipsoid_radius(question, request, sample, rows[sample], eps, deadline, device)
         for sample in range(len(tapes))
     ]
     found = [
@@ -198,26 +198,6 @@ def _targets(targets: torch.Tensor | None, outputs: torch.Tensor) -> torch.Tenso
         f"targets must be (functions, *output) or (inputs, functions, *output) for {batch} inputs "
         f"and outputs of shape {shapes[-1]}, got {tuple(targets.shape)}"
     )
-
-
-def _together(
-    question: Question,
-    request: Request,
-    sample: int,
-    rows: torch.Tensor,
-    eps: float,
-    deadline: float,
-    device: torch.device,
-) -> torch.Tensor | None:
-    """How far rows move by what moves together, if the network is smooth and the set round."""
-    tape = record(question, sample, device)
-    if request.norm > 2 or not is_smooth(tape):
-        return None
-    inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
-    try:
-        return Forward(tape, inputs, eps, deadline).radius(rows)
-    except (UnboundedError, OutOfTimeError):
-        return None
 
 
 def _one(
