@@ -49,6 +49,11 @@ class AttentionNode(Node):
         self.change: ValueChange | None = None
 
     @property
+    def work(self) -> float:
+        """Every pair of tokens with every entry of a value."""
+        return float(self.p.numel() * (self.values.width // self.kv_heads) ** 2)
+
+    @property
     def width_of_query(self) -> int:
         """Width of a query of one head."""
         return self.queries.width // self.heads

@@ -19,37 +19,28 @@ from collections.abc import Callable
 import torch
 
 from taut._base.rounding import EPS
+from taut.networks.propagation.checkpoint import Checkpoint, forks, passages
+from taut.networks.propagation.energy import energy, gram
+from taut.networks.propagation.error_sources import source
+from taut.networks.propagation.growth import grown
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.node import Node, UnboundedError
+from taut.networks.propagation.reached import TINY, Reached, Trail, joined
 from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.scatter import Scatter
+from taut.networks.propagation.source import Source
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
-TINY = 1e-100  # more than all that underflows
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
 LARGEST_TABLE = 1.5e8  # numbers in the linear functions that are kept of a node
-MEMORY = 6e6  # numbers in the rows that are carried at a time
+MEMORY = 3e6  # numbers in the rows that are carried at a time
+WORK = 2e10  # multiplications for which rows are carried beyond the last checkpoint
+ELLIPSOIDS = 1
 
 
 class OutOfTimeError(Exception):
     """The time limit was reached before the bound was found."""
-
-
-class Reached:
-    """Rows that were carried to the input: the value of each is reach ± error around a shift."""
-
-    def __init__(self, linear: InputRows | None, reach: torch.Tensor) -> None:
-        self.linear = linear
-        self.reach = reach
-        self.shift = torch.zeros_like(reach)
-        self.error = torch.zeros_like(reach)
-        self.slack: dict[int, torch.Tensor] = {}
-        self.rounding = torch.zeros_like(reach)
-
-    @property
-    def half(self) -> torch.Tensor:
-        """Half of the width of the interval."""
-        return (self.reach + self.error + self.rounding) * (1 + 1e-12) + TINY
 
 
 class Engine:
@@ -82,11 +73,20 @@ class Engine:
         self.entries = int((inputs.scale > 0).sum())
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
+        self.checkpoint: tuple[int, Checkpoint] | None = None
+        self._sources: dict[int, Source | None] = {}
+        self._passages = passages(nodes) if ELLIPSOIDS else set()
+        forked = forks(nodes) & self._passages
+        self._work = [0.0]
+        for node in nodes[1:]:
+            self._work.append(self._work[-1] + node.work)
         self._find_needed()
         for node in nodes:
             node.centre = node.value()
             if bool(node.needed.any()):
                 self._prepare(node, UNDERFLOW if eps else 0.0)
+                if node.index in forked:
+                    self.box(node, factors=True)
             progress(node.index + 1, len(nodes))
 
     def _prepare(self, node: Node, underflow: float) -> None:
@@ -102,37 +102,65 @@ class Engine:
             for parent, needed in zip(node.parents, node.needs(), strict=True):
                 parent.needed |= needed
 
-    def carry(self, starts: Starts, *, lower: bool = False, keep: bool = False) -> Reached:
-        """Carry rows to the input, as many at a time as the memory allows."""
+    def carry(
+        self, starts: Starts, *, lower: bool = False, keep: bool = False, trail: bool = False
+    ) -> Reached:
+        """Carry rows to the input or to a checkpoint, as many at a time as the memory allows.
+
+        Parameters
+        ----------
+        lower
+            Whether only the lower side counts.
+        keep
+            Whether to keep the linear functions of the input.
+        trail
+            Whether to end at the last checkpoint and to keep a trail.
+        """
         count = len(starts[0][1])
-        widest = max(node.width for node in self.nodes[: starts[0][0].index + 1])
+        first = min(node.index for node, _ in starts)
+        widest = max(node.width for node in self.nodes[: first + 1])
         tokens = max(node.tokens for node in self.nodes)
         chunk = max(16, int(MEMORY / (tokens * widest)))
+        stop = self._stop(first, float("inf") if trail else count)
         parts = []
         for begin in range(0, count, chunk):
             if time.monotonic() > self.deadline:
                 raise OutOfTimeError
             part = [(node, _part(rows, begin, begin + chunk)) for node, rows in starts]
-            parts.append(self._carry(part, lower=lower, keep=keep))
-        return parts[0] if len(parts) == 1 else _joined(parts)
+            parts.append(self._carry(part, stop, lower=lower, keep=keep, trail=trail))
+        return joined(parts)
 
-    def _carry(self, starts: Starts, *, lower: bool, keep: bool) -> Reached:
+    def _stop(self, first: int, count: float) -> int:
+        """Where rows end: as near to the input as their number allows."""
+        last = 0 if self.checkpoint is None else self.checkpoint[0]
+        return last if last <= first and count * self._work[first] > WORK else 0
+
+    def _carry(
+        self, starts: Starts, stop: int, *, lower: bool, keep: bool, trail: bool
+    ) -> Reached:
         pending: dict[int, Rows] = {}
         for node, rows in starts:
             _enter(pending, node, rows)
         like = starts[0][1].values
         found = Reached(None, like.new_zeros(len(like)))
+        if trail:
+            found.trail = Trail(stop, found.shift)
         while pending:
             index = max(pending)
             rows, node = pending.pop(index), self.nodes[index]
-            if index == 0:
-                found.linear = self.inputs.entries(rows)
-                found.reach = self.inputs.reach(found.linear.values)
+            if index == stop:
+                self._end(found, rows, stop)
                 break
             if node.offset is not None:
-                found.shift += rows.on(node.offset)
-                found.rounding += rows.weighed(node.offset.norm(dim=-1)) * (node.width + 4) * EPS
+                self._offset(found, rows, node.offset)
+                if found.trail is not None:
+                    found.trail.drift += rows.on(node.offset)
             pulled = node.pull(rows, lower=lower)
+            here = self._source(node)
+            if here is not None and not lower:
+                pulled = here.sharpened(rows, pulled)
+            if here is not None and found.trail is not None:
+                self._pass(found, found.trail, index, rows, here)
             found.shift += pulled.shift
             found.error += pulled.error
             found.rounding += pulled.rounding + rows.weighed(node.local)
@@ -150,6 +178,41 @@ class Engine:
         if not bool(found.half.isfinite().all()):
             raise UnboundedError
         return found
+
+    def _end(self, found: Reached, rows: Rows, stop: int) -> None:
+        """Rows at the input, or at a checkpoint, as linear functions of the input."""
+        if found.trail is not None:
+            found.trail.ends = rows
+        if stop:
+            assert self.checkpoint is not None
+            values, error, rounding = self.checkpoint[1].end(rows)
+            found.linear = InputRows(values, None)
+            found.error += error
+            found.rounding += rounding
+            found.slack[stop] = error
+        else:
+            if found.trail is not None:
+                rows = Rows(rows.dense(self.nodes[0].tokens))
+            found.linear = self.inputs.entries(rows)
+        found.reach = self.inputs.reach(found.linear.values)
+
+    def _offset(self, found: Reached, rows: Rows, offset: torch.Tensor) -> None:
+        found.shift += rows.on(offset)
+        found.rounding += rows.weighed(offset.norm(dim=-1)) * ((offset.numel() + 4) * EPS)
+
+    def _source(self, node: Node) -> Source | None:
+        if not ELLIPSOIDS:
+            return None
+        if node.index not in self._sources:
+            self._sources[node.index] = source(node, self)
+        return self._sources[node.index]
+
+    def _pass(self, found: Reached, trail: Trail, index: int, rows: Rows, here: Source) -> None:
+        """Keep the rows on what adds an error."""
+        trail.parts[index] = (rows, here)
+        trail.drift += rows.on(here.offset)
+        size = here.offset.norm(dim=-1) * ((here.offset.numel() + 8) * EPS)
+        found.rounding += rows.weighed(size)
 
     def interval(self, starts: Starts) -> tuple[torch.Tensor, torch.Tensor]:
         """Range of each row, as a deviation from its value at the centres."""
@@ -180,7 +243,7 @@ class Engine:
         index = node.needed.nonzero()[:, 0]
         begin, rows, more = node.entry_rows(index)
         keep = factors and len(rows) * self.entries < LARGEST_TABLE
-        found = self.carry([(begin, rows)], keep=keep)
+        found = self.carry([(begin, rows)], keep=keep, trail=keep and ELLIPSOIDS > 0)
         found.rounding += more
         low, high = found.shift - found.half, found.shift + found.half
         shape = (len(index), node.width)
@@ -189,27 +252,67 @@ class Engine:
             minus = self.carry([(begin, rows.but(-rows.values))], lower=True)
             low = torch.maximum(low, plus.shift - plus.half - more)
             high = torch.minimum(high, minus.half - minus.shift + more)
-        middle, radius, errors = (torch.zeros_like(node.centre) for _ in range(3))
-        half = (high - low) / 2 * (1 + 1e-12)
+        at, rest, scatter = (low + high) / 2, found.half, None
+        if found.linear is not None:
+            rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
+            at = found.shift
+        if found.trail is not None and not node.frozen:
+            scatter = self._scatter(node, found, found.trail)
+        if scatter is not None:
+            assert found.trail is not None
+            at = found.trail.drift
+            off = (found.shift - at).abs() * (1 + 1e-12)
+            rest = torch.minimum(rest + off, scatter.largest().flatten())
+            far = (found.reach + rest) * (1 + 1e-12) + TINY
+            low, high = torch.maximum(low, at - far), torch.minimum(high, at + far)
         if node.frozen:
-            half = torch.maximum(high, -low)
-        else:
-            middle[index] = ((low + high) / 2).reshape(shape)
-        radius[index] = half.reshape(shape)
+            rest = rest + at.abs() * (1 + 1e-12)
+            at = torch.zeros_like(at)
+        half = torch.maximum(high - at, at - low) * (1 + 1e-12)
+        middle, radius, errors = (torch.zeros_like(node.centre) for _ in range(3))
+        middle[index], radius[index] = at.reshape(shape), half.reshape(shape)
         node.recentre(middle, radius)
         if factors:
-            rest = found.half
-            if found.linear is not None:
-                rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
-            # the linear function is 0 at the shift, which is the middle unless that is frozen
-            errors[index] = (
-                (rest + found.shift.abs() * (1 + 1e-12)).reshape(shape)
-                if node.frozen
-                else rest.reshape(shape)
-            )
+            errors[index] = rest.reshape(shape)
             errors[index] += 16 * EPS * node.centre.abs()[index]
             linear = found.linear or InputRows(low.new_zeros(len(low), 0), None)
-            self._entries[node.index] = Entries(linear, errors, node.needed)
+            self._keep(node, linear, errors, scatter)
+
+    def _scatter(self, node: Node, found: Reached, trail: Trail) -> Scatter | None:
+        """Errors of a node as an ellipsoid, if that can be had."""
+        rounding = (found.rounding * (1 + 1e-9) + TINY).reshape(-1, node.width)
+        rounding = rounding + 16 * EPS * node.centre.abs()[node.needed]
+        parts = list(trail.parts.values())
+        scatter = self.checkpoint[1].scatter if trail.stop and self.checkpoint else None
+        return grown(scatter, trail.ends, parts, rounding, together=self._whole(node))
+
+    def _whole(self, node: Node) -> bool:
+        return node.index in self._passages and bool(node.needed.all())
+
+    def _keep(
+        self, node: Node, linear: InputRows, errors: torch.Tensor, scatter: Scatter | None
+    ) -> None:
+        by_token = None
+        if scatter is not None:
+            by_token = errors.new_zeros(*errors.shape, node.width)
+            by_token[node.needed] = scatter.by_token()
+        self._entries[node.index] = Entries(linear, errors, node.needed, by_token)
+        if scatter is not None and self._whole(node):
+            assert node.box is not None
+            values = linear.values.reshape(*errors.shape, -1)
+            self.checkpoint = node.index, Checkpoint(values, scatter, errors, node.box)
+
+    def energy(self, node: Node, weights: torch.Tensor) -> torch.Tensor:
+        """Largest Σ w·δ² of each token, for weights (tokens, width) ≥ 0."""
+        return energy(self, node, weights)
+
+    def gram(self, node: Node) -> torch.Tensor | None:
+        """An ellipsoid of each token, (tokens, width, width), if it depends on one token alone."""
+        return gram(self, node)
+
+    def entries_of(self, node: Node) -> Entries | None:
+        """The entries of a node as linear functions of the input, where these are known."""
+        return self._entries.get(node.index)
 
     def factors(self, node: Node, heads: int) -> ValueFactors:
         """Contracted radii of the entries of a node, whose box was found with factors."""
@@ -229,18 +332,3 @@ def _enter(pending: dict[int, Rows], node: Node, rows: Rows) -> None:
 def _part(rows: Rows, begin: int, end: int) -> Rows:
     token = None if rows.token is None else rows.token[begin:end]
     return Rows(rows.values[begin:end], token)
-
-
-def _joined(parts: list[Reached]) -> Reached:
-    """One result of several chunks."""
-    whole = Reached(None, torch.cat([part.reach for part in parts]))
-    for name in ("shift", "error", "rounding"):
-        setattr(whole, name, torch.cat([getattr(part, name) for part in parts]))
-    for index in parts[0].slack:
-        whole.slack[index] = torch.cat([part.slack[index] for part in parts])
-    if all(part.linear is not None for part in parts):
-        linear = [part.linear for part in parts if part.linear is not None]
-        tokens = [each.token for each in linear]
-        single = None if tokens[0] is None else torch.cat([t for t in tokens if t is not None])
-        whole.linear = InputRows(torch.cat([each.values for each in linear]), single)
-    return whole

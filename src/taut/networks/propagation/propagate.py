@@ -23,7 +23,7 @@ from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import Request, checked_request
-from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, Propagation, Slack
+from taut.networks.propagation.result import EARLIER, LINEAR, NAMES, ROUNDING, Propagation, Slack
 from taut.networks.propagation.rows import Rows
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
@@ -219,7 +219,7 @@ def bound_rows(
     where[ROUNDING, ""] = float(found.rounding.mean())
     for index, error in found.slack.items():
         node = engine.nodes[index]
-        key = (NAMES[node.kind], node.path)
+        key = (NAMES.get(node.kind, EARLIER), node.path)
         where[key] = where.get(key, 0.0) + float(error.mean())
     parts = [Slack(path, what, amount) for (what, path), amount in where.items() if amount > 0]
     parts.sort(key=lambda part: -part.amount)

@@ -17,6 +17,7 @@ NAMES = {
 }
 LINEAR = "linear part: the derivative of the relaxation"
 ROUNDING = "rounding"
+EARLIER = "all relaxations before it, entry by entry"
 
 
 @dataclass(frozen=True)
