@@ -17,7 +17,7 @@ from taut.networks.propagation.ellipsoid import (
     turned,
     with_ridge,
 )
-from taut.networks.propagation.node import Node
+from taut.networks.propagation.local_rows import local_rows
 from taut.networks.propagation.softmax_remainder import beyond_linear
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ def products(node: AttentionNode, engine: Engine) -> torch.Tensor | None:
     If x = a·z and y = b·z with |z| ≤ 1, then Σ c·xy ≤ ‖Σ c·abᵀ‖_F, whose square is a quadratic
     form in c: the inner products of x and y multiplied entry by entry.
     """
-    assert node.found is not None
-    scores, remainder = node.found
     joint = node.joint
     if joint is None or not joint.fits or node.softcap is not None:
         return None
@@ -98,7 +96,7 @@ def _third(node: AttentionNode, forms: Forms, apart: torch.Tensor) -> list[torch
     scores, remainder = node.found
     p, a, gap = node.p, scores.centred, remainder.gap * (1 + 1e-9)
     many, heads, keys, width = apart.shape
-    # rem = p[s²/2 + (e^s − 1 − s − s²/2) + (e^−γ − 1)(e^s − 1)] + p(e^−γ − 1), the last without effect
+    # rem/p = s²/2 + (e^s − 1 − s − s²/2) − η(e^s − 1) − η, η = 1 − e^−γ; the last has no effect
     far = a.clamp(min=1e-6)
     cubic = (beyond_linear(far) - far.square() / 2).clamp(min=0.0) + 1e-9 * far.square()
     ratio = p * (cubic / far + gap * torch.expm1(far) / far)
@@ -132,10 +130,10 @@ def _forms(node: AttentionNode, engine: Engine) -> Forms | None:
     """All inner products, if queries, keys and values are linear in one checkpoint."""
     blocks = []
     for part in (node.queries, node.keys, node.values):
-        found = _on_checkpoint(part, engine)
-        if found is None:
+        found = local_rows(part, engine)
+        if found is None or not bool(part.needed.all()):
             return None
-        blocks.append(found)
+        blocks.append(found[1:])
     assert engine.checkpoint is not None
     whole = engine.checkpoint[1].whole(engine.inputs.far)
     shape = engine.checkpoint[1].linear.shape
@@ -177,24 +175,6 @@ def _paired(full: torch.Tensor, node: AttentionNode, keys: int) -> torch.Tensor:
     grid = full.reshape(keys, own, width, keys, own, width).permute(1, 4, 0, 3, 2, 5)
     found = grid.reshape(own, own, keys * keys, width * width)
     return found.repeat_interleave(node.group, 0).repeat_interleave(node.group, 1)
-
-
-def _on_checkpoint(
-    node: Node, engine: Engine
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
-    """All entries as rows on one token of the checkpoint each, and how far they can be off."""
-    if engine.checkpoint is None or not bool(node.needed.all()):
-        return None
-    begin, rows, more = node.entry_rows(torch.arange(node.tokens))
-    found = engine.carry([(begin, rows)], trail=True)
-    trail = found.trail
-    assert trail is not None
-    if not trail.stop or trail.parts or trail.ends is None or trail.ends.token is None:
-        return None
-    blocks = trail.ends.values[:, 0].reshape(node.tokens, node.width, -1)
-    off = (found.shift.abs() + found.rounding + more).reshape(node.tokens, -1)
-    off = off * (1 + 1e-9) + 16 * EPS * node.centre.abs()
-    return blocks, trail.ends.token.reshape(node.tokens, -1)[:, 0], off
 
 
 def _score_rows(

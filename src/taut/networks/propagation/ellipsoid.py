@@ -43,14 +43,17 @@ def with_ridge(c: torch.Tensor, ridge: torch.Tensor) -> torch.Tensor:
 
 
 def roots(c: torch.Tensor) -> torch.Tensor:
+    """Largest value of every entry."""
     return c.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
 
 
 def trace(c: torch.Tensor) -> torch.Tensor:
+    """The sum of the diagonal: of the squares of all axes."""
     return c.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
 
 
 def boxed(half: torch.Tensor) -> torch.Tensor:
+    """Diagonal of an ellipsoid around a box: (Σ|a|h)² ≤ Σh·Σa²h."""
     return half * half.sum(dim=-1, keepdim=True) * (1 + 1e-9)
 
 

@@ -20,18 +20,18 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.checkpoint import Checkpoint, forks, passages
-from taut.networks.propagation.energy import energy, gram
-from taut.networks.propagation.error_sources import source
+from taut.networks.propagation.error_sources import ErrorSources
 from taut.networks.propagation.growth import grown
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.reached import TINY, Reached, Trail, joined
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.scatter import Scatter
-from taut.networks.propagation.source import Source
+from taut.networks.propagation.source import sharpened
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
+Known = dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
 LARGEST_TABLE = 1.5e8  # numbers in the linear functions that are kept of a node
 MEMORY = 3e6  # numbers in the rows that are carried at a time
@@ -74,7 +74,7 @@ class Engine:
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
-        self._sources: dict[int, Source | None] = {}
+        self._sources = ErrorSources(self)
         self._passages = passages(nodes) if ELLIPSOIDS else set()
         forked = forks(nodes) & self._passages
         self._work = [0.0]
@@ -139,6 +139,7 @@ class Engine:
         self, starts: Starts, stop: int, *, lower: bool, keep: bool, trail: bool
     ) -> Reached:
         pending: dict[int, Rows] = {}
+        known: Known = {}
         for node, rows in starts:
             _enter(pending, node, rows)
         like = starts[0][1].values
@@ -156,11 +157,12 @@ class Engine:
                 if found.trail is not None:
                     found.trail.drift += rows.on(node.offset)
             pulled = node.pull(rows, lower=lower)
-            here = self._source(node)
-            if here is not None and not lower:
-                pulled = here.sharpened(rows, pulled)
-            if here is not None and found.trail is not None:
-                self._pass(found, found.trail, index, rows, here)
+            if ELLIPSOIDS:
+                self._meet(found, node, rows, known)
+                if index in known and not lower:
+                    pulled = sharpened(pulled, known[index])
+                elif index in self._sources.readers and found.trail is not None:
+                    raise AssertionError("rows begin where no error is given")
             found.shift += pulled.shift
             found.error += pulled.error
             found.rounding += pulled.rounding + rows.weighed(node.local)
@@ -200,19 +202,18 @@ class Engine:
         found.shift += rows.on(offset)
         found.rounding += rows.weighed(offset.norm(dim=-1)) * ((offset.numel() + 4) * EPS)
 
-    def _source(self, node: Node) -> Source | None:
-        if not ELLIPSOIDS:
-            return None
-        if node.index not in self._sources:
-            self._sources[node.index] = source(node, self)
-        return self._sources[node.index]
-
-    def _pass(self, found: Reached, trail: Trail, index: int, rows: Rows, here: Source) -> None:
-        """Keep the rows on what adds an error."""
-        trail.parts[index] = (rows, here)
-        trail.drift += rows.on(here.offset)
-        size = here.offset.norm(dim=-1) * ((here.offset.numel() + 8) * EPS)
-        found.rounding += rows.weighed(size)
+    def _meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
+        """Enter what a node adds to rows, or what an activation does that it is the reader of."""
+        for each in (node, *node.parents):
+            reader = self._sources.readers.get(each.index, each)
+            source = self._sources.of(each) if reader is node else None
+            if source is None:
+                continue
+            around = known[each.index] = source.interval(rows)
+            if found.trail is not None:
+                found.trail.parts[each.index] = (rows, source)
+                found.trail.drift += around[0]
+                found.rounding += around[2]
 
     def interval(self, starts: Starts) -> tuple[torch.Tensor, torch.Tensor]:
         """Range of each row, as a deviation from its value at the centres."""
@@ -241,7 +242,7 @@ class Engine:
 
     def _find_box(self, node: Node, factors: bool) -> None:
         index = node.needed.nonzero()[:, 0]
-        begin, rows, more = node.entry_rows(index)
+        begin, rows, more = self.entry_rows(node, index)
         keep = factors and len(rows) * self.entries < LARGEST_TABLE
         found = self.carry([(begin, rows)], keep=keep, trail=keep and ELLIPSOIDS > 0)
         found.rounding += more
@@ -278,6 +279,11 @@ class Engine:
             linear = found.linear or InputRows(low.new_zeros(len(low), 0), None)
             self._keep(node, linear, errors, scatter)
 
+    def entry_rows(self, node: Node, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
+        """Rows of every entry; on the node itself if it is where the error of another is given."""
+        found = node.entry_rows(tokens)
+        return Node.entry_rows(node, tokens) if found[0].index in self._sources.readers else found
+
     def _scatter(self, node: Node, found: Reached, trail: Trail) -> Scatter | None:
         """Errors of a node as an ellipsoid, if that can be had."""
         rounding = (found.rounding * (1 + 1e-9) + TINY).reshape(-1, node.width)
@@ -301,18 +307,6 @@ class Engine:
             assert node.box is not None
             values = linear.values.reshape(*errors.shape, -1)
             self.checkpoint = node.index, Checkpoint(values, scatter, errors, node.box)
-
-    def energy(self, node: Node, weights: torch.Tensor) -> torch.Tensor:
-        """Largest Σ w·δ² of each token, for weights (tokens, width) ≥ 0."""
-        return energy(self, node, weights)
-
-    def gram(self, node: Node) -> torch.Tensor | None:
-        """An ellipsoid of each token, (tokens, width, width), if it depends on one token alone."""
-        return gram(self, node)
-
-    def entries_of(self, node: Node) -> Entries | None:
-        """The entries of a node as linear functions of the input, where these are known."""
-        return self._entries.get(node.index)
 
     def factors(self, node: Node, heads: int) -> ValueFactors:
         """Contracted radii of the entries of a node, whose box was found with factors."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from taut._base.rounding import EPS
 from taut.networks.propagation.ellipsoid import boxed, combined, product, safe, turned
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.scatter import Scatter
