@@ -40,7 +40,7 @@ def activation_source(node: ActivationNode, reader: LinearNode | None, engine: E
     terms = polynomial(node.act, x.centre, x.box, found.slope)
     width = node.width if reader is None else reader.width
     full = axes.new_zeros(node.tokens, width, width)
-    for place, token in enumerate(local.index.tolist()):
+    for place, token in enumerate(local.tokens.tolist()):
         best = _together(local, place, shapes, tuple(term[token] for term in terms))
         if trace(best) < axes[token].sum():
             offset[token] = 0.0

@@ -9,7 +9,7 @@ import torch
 from taut._base.rounding import EPS
 from taut.networks.propagation.attention_node import AttentionNode
 from taut.networks.propagation.attention_products import products
-from taut.networks.propagation.ellipsoid import combined, trace, with_ridge
+from taut.networks.propagation.ellipsoid import block_diagonal, combined, trace, with_ridge
 from taut.networks.propagation.norm_source import head_shapes
 from taut.networks.propagation.source import Source
 
@@ -55,7 +55,7 @@ def _heads_apart(node: AttentionNode, engine: Engine) -> tuple[torch.Tensor, tor
     root = trace(both).clamp(min=0.0).sqrt()
     share = torch.where(root > 0, root.sum(dim=0) / root.clamp(min=1e-300), 0.0)
     blocks = (both * share[..., None, None]).transpose(0, 1)
-    full = torch.stack([torch.block_diag(*heads) for heads in blocks])
+    full = block_diagonal(blocks)
     full = with_ridge(full, 256 * EPS * trace(full)) * (1 + 1e-9)
     offset = torch.einsum("hij,hijd->hid", middle, apart).transpose(0, 1).flatten(1)
     return full, offset

@@ -12,8 +12,9 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.ellipsoid import combined, with_ridge
+from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node
-from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.rows import Rows, unit_rows
 from taut.networks.propagation.scatter import Scatter
 
 
@@ -80,9 +81,23 @@ class Checkpoint:
         return values, error, rows.weighed(self.sizes) * (terms * EPS)
 
 
+def at_input(inputs: InputSet, node: Node) -> Checkpoint:
+    """The input itself, which has no errors."""
+    rows = unit_rows(node.width, torch.arange(node.tokens), node.centre)
+    values = inputs.entries(Rows(rows.dense(node.tokens))).values
+    size = node.centre.numel()
+    nothing = Scatter(
+        values.new_zeros(size, size), values.new_zeros(node.tokens, node.width, node.width)
+    )
+    box = inputs.reach(values).reshape(node.centre.shape)
+    return Checkpoint(
+        values.reshape(*box.shape, -1), nothing, torch.zeros_like(box), box * (1 + 1e-9)
+    )
+
+
 def passages(nodes: list[Node]) -> set[int]:
     """Nodes that every path from the input passes through, by their index."""
-    found, open_until = set(), 0
+    found, open_until = {0}, 0
     last_reader = [0] * len(nodes)
     for node in nodes:
         for parent in node.parents:

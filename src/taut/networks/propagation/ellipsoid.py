@@ -25,14 +25,15 @@ def combined(parts: list[torch.Tensor]) -> torch.Tensor:
     """One ellipsoid (..., n, n) that contains the sum of several."""
     if len(parts) == 1:
         return parts[0]
-    traces = [trace(part) for part in parts]
-    roots = [trace.clamp(min=0.0).sqrt() for trace in traces]
-    total = torch.stack(roots).sum(dim=0)
+    sizes = [trace(part).clamp(min=0.0).sqrt() for part in parts]
+    total = torch.stack(sizes).sum(dim=0) * (1 + 1e-12)
     found = torch.zeros_like(parts[0])
-    for part, size in zip(parts, roots, strict=True):
+    for part, size in zip(parts, sizes, strict=True):
         factor = torch.where(size > 0, total / torch.where(size > 0, size, 1.0), 0.0)
-        found = found + part * factor[..., None, None]
-    return with_ridge(found, 16 * EPS * trace(found))
+        found.addcmul_(part, factor[..., None, None])
+    ridge = 32 * EPS * trace(found)
+    found.diagonal(dim1=-2, dim2=-1).add_(ridge[..., None])
+    return found
 
 
 def with_ridge(c: torch.Tensor, ridge: torch.Tensor) -> torch.Tensor:
@@ -73,13 +74,23 @@ def product(blocks: torch.Tensor, c: torch.Tensor | None) -> torch.Tensor:
 
 
 def turned(
-    old: int, wide: int, joint: torch.Tensor, blocks: torch.Tensor, token: torch.Tensor
+    joint: torch.Tensor, old: int, blocks: torch.Tensor, token: torch.Tensor
 ) -> torch.Tensor:
-    """M C Mᵀ of all of (old·wide)², if every token depends on one token only."""
+    """M C Mᵀ for C of all ``old`` tokens, if every token depends on one of them only."""
     many, width = blocks.shape[:2]
+    wide = len(joint) // old
     grid = joint.reshape(old, wide, old * wide)
     half = (blocks @ grid[token]).reshape(many * width, old, wide)
     found = torch.cat([half[:, t] @ m.mT for m, t in zip(blocks, token.tolist(), strict=True)], 1)
     sizes = roots(joint).reshape(old, wide)[token]
     most = (blocks.abs() @ sizes[..., None]).reshape(-1, 1)
     return safe(found, most, wide)
+
+
+def block_diagonal(blocks: torch.Tensor) -> torch.Tensor:
+    """(…, heads, width, width) as one matrix (…, heads·width, heads·width)."""
+    heads, width = blocks.shape[-3:-1]
+    found = blocks.new_zeros(*blocks.shape[:-3], heads, width, heads, width)
+    for head in range(heads):
+        found[..., head, :, head, :] = blocks[..., head, :, :]
+    return found.reshape(*blocks.shape[:-3], heads * width, heads * width)

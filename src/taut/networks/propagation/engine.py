@@ -19,24 +19,23 @@ from collections.abc import Callable
 import torch
 
 from taut._base.rounding import EPS
-from taut.networks.propagation.checkpoint import Checkpoint, forks, passages
+from taut.networks.propagation.boxes import find_box
+from taut.networks.propagation.checkpoint import Checkpoint, at_input, forks, passages
 from taut.networks.propagation.error_sources import ErrorSources
-from taut.networks.propagation.growth import grown
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.node import Node, UnboundedError
-from taut.networks.propagation.reached import TINY, Reached, Trail, joined
+from taut.networks.propagation.reached import Reached, Trail, joined
 from taut.networks.propagation.rows import Rows
-from taut.networks.propagation.scatter import Scatter
 from taut.networks.propagation.source import sharpened
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
 Known = dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
-LARGEST_TABLE = 1.5e8  # numbers in the linear functions that are kept of a node
 MEMORY = 3e6  # numbers in the rows that are carried at a time
+LARGEST_MATRIX = 1e8  # numbers in the ellipsoid of a checkpoint
 WORK = 2e10  # multiplications for which rows are carried beyond the last checkpoint
-ELLIPSOIDS = 1
+LARGE = 2e11  # multiplications of a network beyond which checkpoints are used
 
 
 class OutOfTimeError(Exception):
@@ -58,6 +57,8 @@ class Engine:
         Called with the number of operations that are bounded, and of all.
     deadline
         ``time.monotonic()`` at which to give up.
+    checkpoints
+        Whether rows may end at checkpoints; None for large networks only.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Engine:
         eps: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, all_: None,
         deadline: float = float("inf"),
+        checkpoints: bool | None = None,
     ) -> None:
         self.nodes, self.inputs, self.deadline = nodes, inputs, deadline
         self.unit = EPS + eps
@@ -75,11 +77,13 @@ class Engine:
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
         self._sources = ErrorSources(self)
-        self._passages = passages(nodes) if ELLIPSOIDS else set()
-        forked = forks(nodes) & self._passages
         self._work = [0.0]
         for node in nodes[1:]:
             self._work.append(self._work[-1] + node.work)
+        whole = sum(node.centre.numel() * self._work[node.index] for node in nodes)
+        self.ellipsoids = whole > LARGE if checkpoints is None else checkpoints
+        self._passages = passages(nodes) if self.ellipsoids else set()
+        forked = forks(nodes) & self._passages - {0}
         self._find_needed()
         for node in nodes:
             node.centre = node.value()
@@ -87,6 +91,8 @@ class Engine:
                 self._prepare(node, UNDERFLOW if eps else 0.0)
                 if node.index in forked:
                     self.box(node, factors=True)
+                if node.index == 0 and self.whole(node):
+                    self.checkpoint = 0, at_input(inputs, node)
             progress(node.index + 1, len(nodes))
 
     def _prepare(self, node: Node, underflow: float) -> None:
@@ -103,7 +109,13 @@ class Engine:
                 parent.needed |= needed
 
     def carry(
-        self, starts: Starts, *, lower: bool = False, keep: bool = False, trail: bool = False
+        self,
+        starts: Starts,
+        *,
+        lower: bool = False,
+        keep: bool = False,
+        trail: bool = False,
+        ends: bool = False,
     ) -> Reached:
         """Carry rows to the input or to a checkpoint, as many at a time as the memory allows.
 
@@ -115,6 +127,8 @@ class Engine:
             Whether to keep the linear functions of the input.
         trail
             Whether to end at the last checkpoint and to keep a trail.
+        ends
+            Whether the trail is all that is asked for, so that the rows on the input are not.
         """
         count = len(starts[0][1])
         first = min(node.index for node, _ in starts)
@@ -127,7 +141,7 @@ class Engine:
             if time.monotonic() > self.deadline:
                 raise OutOfTimeError
             part = [(node, _part(rows, begin, begin + chunk)) for node, rows in starts]
-            parts.append(self._carry(part, stop, lower=lower, keep=keep, trail=trail))
+            parts.append(self._carry(part, stop, lower=lower, keep=keep, trail=trail, ends=ends))
         return joined(parts)
 
     def _stop(self, first: int, count: float) -> int:
@@ -136,7 +150,7 @@ class Engine:
         return last if last <= first and count * self._work[first] > WORK else 0
 
     def _carry(
-        self, starts: Starts, stop: int, *, lower: bool, keep: bool, trail: bool
+        self, starts: Starts, stop: int, *, lower: bool, keep: bool, trail: bool, ends: bool
     ) -> Reached:
         pending: dict[int, Rows] = {}
         known: Known = {}
@@ -150,24 +164,19 @@ class Engine:
             index = max(pending)
             rows, node = pending.pop(index), self.nodes[index]
             if index == stop:
-                self._end(found, rows, stop)
+                if found.trail is not None:
+                    found.trail.ends = rows
+                if not ends:
+                    self._end(found, rows, stop)
                 break
             if node.offset is not None:
-                self._offset(found, rows, node.offset)
-                if found.trail is not None:
-                    found.trail.drift += rows.on(node.offset)
+                found.add_offset(rows, node.offset)
             pulled = node.pull(rows, lower=lower)
-            if ELLIPSOIDS:
+            if self.ellipsoids:
                 self._meet(found, node, rows, known)
                 if index in known and not lower:
                     pulled = sharpened(pulled, known[index])
-                elif index in self._sources.readers and found.trail is not None:
-                    raise AssertionError("rows begin where no error is given")
-            found.shift += pulled.shift
-            found.error += pulled.error
-            found.rounding += pulled.rounding + rows.weighed(node.local)
-            if isinstance(pulled.error, torch.Tensor):
-                found.slack[index] = pulled.error
+            found.add(pulled, rows, node)
             for parent, more in zip(node.parents, pulled.rows, strict=True):
                 if more is not None:
                     _enter(pending, parent, more)
@@ -183,8 +192,6 @@ class Engine:
 
     def _end(self, found: Reached, rows: Rows, stop: int) -> None:
         """Rows at the input, or at a checkpoint, as linear functions of the input."""
-        if found.trail is not None:
-            found.trail.ends = rows
         if stop:
             assert self.checkpoint is not None
             values, error, rounding = self.checkpoint[1].end(rows)
@@ -198,10 +205,6 @@ class Engine:
             found.linear = self.inputs.entries(rows)
         found.reach = self.inputs.reach(found.linear.values)
 
-    def _offset(self, found: Reached, rows: Rows, offset: torch.Tensor) -> None:
-        found.shift += rows.on(offset)
-        found.rounding += rows.weighed(offset.norm(dim=-1)) * ((offset.numel() + 4) * EPS)
-
     def _meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
         """Enter what a node adds to rows, or what an activation does that it is the reader of."""
         for each in (node, *node.parents):
@@ -214,6 +217,8 @@ class Engine:
                 found.trail.parts[each.index] = (rows, source)
                 found.trail.drift += around[0]
                 found.rounding += around[2]
+        # rows on a trail never begin between an activation and its reader
+        assert found.trail is None or node.index not in self._sources.readers or node.index in known
 
     def interval(self, starts: Starts) -> tuple[torch.Tensor, torch.Tensor]:
         """Range of each row, as a deviation from its value at the centres."""
@@ -234,79 +239,25 @@ class Engine:
         """
         if node.box is None or (factors and node.index not in self._entries):
             if bool(node.needed.any()):
-                self._find_box(node, factors)
+                find_box(self, node, factors=factors)
             else:
                 node.box = torch.zeros_like(node.centre)
         assert node.box is not None
         return node.box
-
-    def _find_box(self, node: Node, factors: bool) -> None:
-        index = node.needed.nonzero()[:, 0]
-        begin, rows, more = self.entry_rows(node, index)
-        keep = factors and len(rows) * self.entries < LARGEST_TABLE
-        found = self.carry([(begin, rows)], keep=keep, trail=keep and ELLIPSOIDS > 0)
-        found.rounding += more
-        low, high = found.shift - found.half, found.shift + found.half
-        shape = (len(index), node.width)
-        if node.signed and not factors:
-            plus = self.carry([(begin, rows)], lower=True)
-            minus = self.carry([(begin, rows.but(-rows.values))], lower=True)
-            low = torch.maximum(low, plus.shift - plus.half - more)
-            high = torch.minimum(high, minus.half - minus.shift + more)
-        at, rest, scatter = (low + high) / 2, found.half, None
-        if found.linear is not None:
-            rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
-            at = found.shift
-        if found.trail is not None and not node.frozen:
-            scatter = self._scatter(node, found, found.trail)
-        if scatter is not None:
-            assert found.trail is not None
-            at = found.trail.drift
-            off = (found.shift - at).abs() * (1 + 1e-12)
-            rest = torch.minimum(rest + off, scatter.largest().flatten())
-            far = (found.reach + rest) * (1 + 1e-12) + TINY
-            low, high = torch.maximum(low, at - far), torch.minimum(high, at + far)
-        if node.frozen:
-            rest = rest + at.abs() * (1 + 1e-12)
-            at = torch.zeros_like(at)
-        half = torch.maximum(high - at, at - low) * (1 + 1e-12)
-        middle, radius, errors = (torch.zeros_like(node.centre) for _ in range(3))
-        middle[index], radius[index] = at.reshape(shape), half.reshape(shape)
-        node.recentre(middle, radius)
-        if factors:
-            errors[index] = rest.reshape(shape)
-            errors[index] += 16 * EPS * node.centre.abs()[index]
-            linear = found.linear or InputRows(low.new_zeros(len(low), 0), None)
-            self._keep(node, linear, errors, scatter)
 
     def entry_rows(self, node: Node, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """Rows of every entry; on the node itself if it is where the error of another is given."""
         found = node.entry_rows(tokens)
         return Node.entry_rows(node, tokens) if found[0].index in self._sources.readers else found
 
-    def _scatter(self, node: Node, found: Reached, trail: Trail) -> Scatter | None:
-        """Errors of a node as an ellipsoid, if that can be had."""
-        rounding = (found.rounding * (1 + 1e-9) + TINY).reshape(-1, node.width)
-        rounding = rounding + 16 * EPS * node.centre.abs()[node.needed]
-        parts = list(trail.parts.values())
-        scatter = self.checkpoint[1].scatter if trail.stop and self.checkpoint else None
-        return grown(scatter, trail.ends, parts, rounding, together=self._whole(node))
+    def keep(self, node: Node, entries: Entries) -> None:
+        """Enter the entries of a node as linear functions of the input."""
+        self._entries[node.index] = entries
 
-    def _whole(self, node: Node) -> bool:
-        return node.index in self._passages and bool(node.needed.all())
-
-    def _keep(
-        self, node: Node, linear: InputRows, errors: torch.Tensor, scatter: Scatter | None
-    ) -> None:
-        by_token = None
-        if scatter is not None:
-            by_token = errors.new_zeros(*errors.shape, node.width)
-            by_token[node.needed] = scatter.by_token()
-        self._entries[node.index] = Entries(linear, errors, node.needed, by_token)
-        if scatter is not None and self._whole(node):
-            assert node.box is not None
-            values = linear.values.reshape(*errors.shape, -1)
-            self.checkpoint = node.index, Checkpoint(values, scatter, errors, node.box)
+    def whole(self, node: Node) -> bool:
+        """Whether rows may end at a node: every path passes it, and all of it is needed."""
+        small = node.centre.numel() ** 2 <= LARGEST_MATRIX
+        return small and node.index in self._passages and bool(node.needed.all())
 
     def factors(self, node: Node, heads: int) -> ValueFactors:
         """Contracted radii of the entries of a node, whose box was found with factors."""

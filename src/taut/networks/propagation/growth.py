@@ -45,7 +45,7 @@ def grown(
         else:
             blocks, token = _blocks(rows, tokens)
             if together:
-                joints.append(turned(*before.single.shape[:2], before.joint, blocks, token))
+                joints.append(turned(before.joint, len(before.single), blocks, token))
             else:
                 singles.append(product(blocks, before.blocks()[token]))
             singles.append(product(blocks, before.single[token]))
@@ -91,8 +91,8 @@ def _dense(before: Scatter, a: torch.Tensor) -> torch.Tensor:
     first = (joint * a).sum()[None] if joint is not None else traces[:0]
     roots = torch.cat((first, traces)).clamp(min=0.0).sqrt()
     weights = torch.where(roots > 0, roots.sum() / roots.clamp(min=1e-300), 0.0)
-    diagonal = before.single.diagonal(dim1=-2, dim2=-1) * weights[len(first):, None]
-    mixed = (singles * weights[len(first):, None]).flatten(1)
+    diagonal = before.single.diagonal(dim1=-2, dim2=-1) * weights[len(first) :, None]
+    mixed = (singles * weights[len(first) :, None]).flatten(1)
     if joint is not None and before.joint is not None:
         mixed = mixed + joint * weights[0]
         diagonal = diagonal + before.joint.diagonal().reshape(tokens, width) * weights[0]

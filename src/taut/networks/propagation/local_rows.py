@@ -20,8 +20,8 @@ class LocalRows(NamedTuple):
 
     Attributes
     ----------
-    index
-        The tokens that are needed.
+    tokens
+        Those that are needed.
     blocks
         The rows of each of these, (needed, width, width of the checkpoint).
     token
@@ -30,7 +30,7 @@ class LocalRows(NamedTuple):
         How far each entry can be from its row, (needed, width).
     """
 
-    index: torch.Tensor
+    tokens: torch.Tensor
     blocks: torch.Tensor
     token: torch.Tensor
     rest: torch.Tensor
@@ -42,10 +42,12 @@ def local_rows(node: Node, engine: Engine) -> LocalRows | None:
     if engine.checkpoint is None:
         return None
     begin, rows, more = engine.entry_rows(node, index)
-    found = engine.carry([(begin, rows)], trail=True)
+    found = engine.carry([(begin, rows)], trail=True, ends=True)
     trail = found.trail
     assert trail is not None
-    if not trail.stop or trail.parts or trail.ends is None or trail.ends.token is None:
+    if trail.stop != engine.checkpoint[0] or trail.parts:
+        return None
+    if trail.ends is None or trail.ends.token is None:
         return None
     blocks = trail.ends.values[:, 0].reshape(len(index), node.width, -1)
     rest = (found.shift.abs() + found.rounding + more + TINY) * (1 + 1e-9)

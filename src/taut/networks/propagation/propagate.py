@@ -51,6 +51,7 @@ def propagate(
     context: torch.Tensor | None = None,
     context_mask: torch.Tensor | None = None,
     executed: bool = False,
+    checkpoints: bool | None = None,
     time_limit: float | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Propagation:
@@ -82,6 +83,10 @@ def propagate(
     executed
         Whether to bound the network as executed in the precision of its weights, whose rounding is
         then added, or in exact arithmetic.
+    checkpoints
+        Whether rows end at checkpoints, where the errors so far are kept as one ellipsoid, instead
+        of being carried to the input (theorem affine-checkpoint). The cost then grows with the
+        depth of a network and not with its square. None: for large networks.
     time_limit
         Seconds after which the bounds that are not found are given as infinite.
     progress
@@ -116,12 +121,14 @@ def propagate(
     compare_outputs(question, question.points(1), outputs)
     rows = _targets(targets, outputs)
     found = [
-        _one(tape, request, sample, rows[sample], eps, deadline, report)
+        _one(tape, request, sample, rows[sample], eps, deadline, report, checkpoints)
         for sample, tape in enumerate(tapes)
     ]
     kinds = dict.fromkeys(node.kind for tape in tapes for node in tape if node.kind in THEOREMS)
     constants = dict.fromkeys(n.path for tape in tapes for n in tape if n.kind == "constant")
     theorem = ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]))
+    if any(each[4] for each in found):
+        theorem = (*theorem, "affine-checkpoint", "ellipsoid-sum", "ellipsoid-product")
     # the executed error of a constant is known to first order
     doubtful = executed and (bool(constants) or only_estimated(eps))
     bound = Bound(
@@ -192,17 +199,19 @@ def _one(
     eps: float,
     deadline: float,
     progress: Callable[[int, int], object],
-) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...]]:
+    checkpoints: bool | None,
+) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...], bool]:
     """Both sides, the value at the centre, and the slack, for one input."""
     at_input = (rows * tape[-1].centre).flatten(1).sum(dim=1).cpu().numpy()
     inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
     try:
-        engine = Engine(tape, inputs, eps, progress, deadline)
+        engine = Engine(tape, inputs, eps, progress, deadline, checkpoints)
         low, high, parts = bound_rows(engine, rows)
     except (UnboundedError, OutOfTimeError):
         infinite = np.full(len(rows), np.inf)
-        return -infinite, infinite, at_input, ()
-    return low.cpu().numpy(), high.cpu().numpy(), at_input, parts
+        return -infinite, infinite, at_input, (), False
+    used = engine.checkpoint is not None
+    return low.cpu().numpy(), high.cpu().numpy(), at_input, parts, used
 
 
 def bound_rows(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from taut._base.rounding import EPS
 from taut.networks.propagation.input_set import InputRows
+from taut.networks.propagation.node import Node, Pulled
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.source import Source
 
@@ -44,6 +46,22 @@ class Reached:
         self.slack: dict[int, torch.Tensor] = {}
         self.rounding = torch.zeros_like(reach)
         self.trail: Trail | None = None
+
+    def add_offset(self, rows: Rows, offset: torch.Tensor) -> None:
+        """Enter what the centre of a node is off what its parents' centres lead to."""
+        moved = rows.on(offset)
+        self.shift += moved
+        self.rounding += rows.weighed(offset.norm(dim=-1)) * ((offset.numel() + 4) * EPS)
+        if self.trail is not None:
+            self.trail.drift += moved
+
+    def add(self, pulled: Pulled, rows: Rows, node: Node) -> None:
+        """Enter what an operation adds to rows on its output."""
+        self.shift += pulled.shift
+        self.error += pulled.error
+        self.rounding += pulled.rounding + rows.weighed(node.local)
+        if isinstance(pulled.error, torch.Tensor):
+            self.slack[node.index] = pulled.error
 
     @property
     def half(self) -> torch.Tensor:

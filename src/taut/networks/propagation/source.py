@@ -63,8 +63,9 @@ class Source(NamedTuple):
 def sharpened(pulled: Pulled, around: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Pulled:
     """What both a relaxation and an ellipsoid allow."""
     at, far, doubt = around
-    low = torch.maximum(pulled.shift - pulled.error, at - far - doubt)
-    high = torch.minimum(pulled.shift + pulled.error, at + far + doubt)
+    shift, error = (torch.as_tensor(each).to(at) for each in (pulled.shift, pulled.error))
+    low = torch.maximum(shift - error, at - far - doubt)
+    high = torch.minimum(shift + error, at + far + doubt)
     shift, error = (low + high) / 2, ((high - low) / 2).clamp(min=0.0)
     more = 4 * EPS * (low.abs() + high.abs())
     return Pulled(pulled.rows, shift, error, pulled.rounding + more)
