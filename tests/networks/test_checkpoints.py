@@ -1,4 +1,4 @@
-"""Checkpoints with ellipsoids: no bound is exceeded, and deep networks lose little to plain rows."""
+"""Checkpoints with ellipsoids: no bound is exceeded, and deep networks lose little."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from taut.networks.propagation.attention_scores import score_doubt, score_rows
-from taut.networks.propagation.ellipsoid import boxed, combined, roots, safe, turned
+from taut.networks.propagation.ellipsoid import roots, safe, turned, with_box
 from taut.networks.propagation.local_rows import local_rows
 
 if TYPE_CHECKING:
@@ -64,19 +64,19 @@ def attention_forms(node: AttentionNode, engine: Engine) -> Forms | None:
     rest = torch.where(node.seen, rest, 0.0)
     (q, q_token, q_off), (k, k_token, k_off), (v, v_token, v_off) = blocks
     own = whole.reshape(*shape[:2], *shape[:2])
-    queries = torch.stack([
-        combined([
+    queries = [
+        with_box(
             safe(m @ own[t, :, t] @ m.mT, m.abs() @ sizes.reshape(shape[:2])[t][:, None], shape[1]),
-            torch.diag(boxed(off[None])[0]),
-        ])
+            off,
+        )
         for m, t, off in zip(q, q_token.tolist(), q_off, strict=True)
-    ])  # fmt: skip
+    ]
     pairs = []
     for m, token, off in ((k, k_token, k_off), (v, v_token, v_off)):
         full = turned(whole, shape[0], m, token)
-        full = combined([full, torch.diag(boxed(off.reshape(1, -1))[0])])
+        full = with_box(full, off.flatten())
         pairs.append(_paired(full, node, keys))
-    return Forms(scores, rest, queries, pairs[0], pairs[1])
+    return Forms(scores, rest, torch.stack(queries), pairs[0], pairs[1])
 
 
 def _paired(full: torch.Tensor, node: AttentionNode, keys: int) -> torch.Tensor:
@@ -85,6 +85,8 @@ def _paired(full: torch.Tensor, node: AttentionNode, keys: int) -> torch.Tensor:
     width = len(full) // keys // own
     grid = full.reshape(keys, own, width, keys, own, width).permute(1, 4, 0, 3, 2, 5)
     found = grid.reshape(own, own, keys * keys, width * width)
+    if node.group == 1:
+        return found
     return found.repeat_interleave(node.group, 0).repeat_interleave(node.group, 1)
 
 

@@ -43,6 +43,17 @@ def with_ridge(c: torch.Tensor, ridge: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def with_box(c: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
+    """One ellipsoid (n, n) that contains the sum of another, which is overwritten, and a box."""
+    size, other = trace(c).clamp(min=0.0).sqrt(), half.sum()
+    if float(size) > 0:
+        c.mul_((size + other) / size * (1 + 1e-12))
+    share = (size + other) / other if float(other) > 0 else torch.zeros_like(other)
+    ridge = 16 * EPS * trace(c)
+    c.diagonal().add_(boxed(half) * share * (1 + 1e-12) + ridge)
+    return c
+
+
 def roots(c: torch.Tensor) -> torch.Tensor:
     """Largest value of every entry."""
     return c.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()

@@ -97,4 +97,4 @@ def _dense(before: Scatter, a: torch.Tensor) -> torch.Tensor:
         mixed = mixed + joint * weights[0]
         diagonal = diagonal + before.joint.diagonal().reshape(tokens, width) * weights[0]
     most = a.abs() @ diagonal.flatten().clamp(min=0.0).sqrt()[:, None]
-    return safe(mixed @ a.mT * (1 + 1e-12), most, a.shape[1])
+    return safe((mixed @ a.mT).mul_(1 + 1e-12), most, a.shape[1])

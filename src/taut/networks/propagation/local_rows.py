@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from taut._base.rounding import EPS
-from taut.networks.propagation.ellipsoid import boxed, combined, product
+from taut.networks.propagation.ellipsoid import product, with_box
 from taut.networks.propagation.node import Node
 from taut.networks.propagation.reached import TINY
 
@@ -58,5 +58,4 @@ def local_rows(node: Node, engine: Engine) -> LocalRows | None:
 def token_gram(local: LocalRows, place: int, shapes: torch.Tensor) -> torch.Tensor:
     """An ellipsoid of all entries of one token, for ellipsoids of the checkpoint's tokens."""
     shape = shapes[int(local.token[place])]
-    rest = torch.diag_embed(boxed(local.rest[place][None]))
-    return combined([product(local.blocks[place][None], shape[None]), rest])[0]
+    return with_box(product(local.blocks[place][None], shape[None])[0], local.rest[place])
