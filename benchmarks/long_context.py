@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from benchmarks.timing import table
 
@@ -53,14 +54,21 @@ print(json.dumps({k: [min(t for t, _ in v), max(m for _, m in v)] for k, v in fo
 
 
 def model_and_ids(name: str, tokens: int):
-    """A model and random tokens: GPT-2 small's shape, or the weights of SmolLM2-135M."""
+    """A model and random tokens: GPT-2 small's shape, or the weights of SmolLM2-135M.
+
+    A number after the name, as in ``smollm2/4``, keeps only so many layers. Layers are alike and
+    nothing of one is held for the next, so that memory is that of the whole model.
+    """
     import torch
     import transformers
 
+    name, _, layers = name.partition("/")
     torch.manual_seed(0)
     ids = torch.randint(0, 40000, (1, tokens))
     if name == "gpt2":
-        config = transformers.GPT2Config(n_positions=max(1024, tokens), use_cache=False)
+        config = transformers.GPT2Config(
+            n_positions=max(1024, tokens), use_cache=False, n_layer=int(layers or 12)
+        )
         model = transformers.GPT2LMHeadModel(config).eval()
         with torch.no_grad():
             for block in model.transformer.h:  # scores spread as in trained models
@@ -75,6 +83,8 @@ def model_and_ids(name: str, tokens: int):
         str(folder), gguf_file=file.name, dtype=torch.float32, local_files_only=True
     )
     model.config.use_cache = False
+    if layers:
+        model.layers = model.layers[: int(layers)]
     return model.eval(), ids
 
 
@@ -91,7 +101,7 @@ def case(name: str, tokens: int, queries: str) -> dict[str, list[float]]:
 
 CASES = (
     ("gpt2", 512, "all"), ("gpt2", 2048, "all"), ("gpt2", 8192, "all"), ("gpt2", 8192, "64"),
-    ("smollm2", 2048, "all"), ("smollm2", 8192, "all"), ("smollm2", 32768, "512"),
+    ("smollm2", 2048, "all"), ("smollm2", 8192, "all"), ("smollm2/4", 32768, "512"),
 )  # fmt: skip
 
 
@@ -113,5 +123,55 @@ def measured(cases=CASES) -> str:
     )  # fmt: skip
 
 
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+
+
+WHAT = ("forward pass", "audit, exact, all rows", "scores of one layer, if kept")
+
+
+def memory() -> str:
+    """Peak memory against the number of tokens, beside what one layer's scores would take."""
+    found = {}
+    for tokens in LENGTHS:
+        run = case("gpt2/2", tokens, "all")
+        found[tokens] = [run["forward"][1], run["audited"][1], 12 * tokens**2 * 4 / 2**20]
+    draw_memory(found)
+    rows = [[f"{tokens:,}", *(f"{mb:.0f}" for mb in each)] for tokens, each in found.items()]
+    header = ["tokens", *(f"{what}, MB" for what in WHAT)]
+    return "![memory against tokens](long_context.svg)\n\n" + table(header, rows)
+
+
+def draw_memory(found: dict[int, list[float]]) -> None:
+    """The figure beside RESULTS.md, from megabytes by number of tokens."""
+    import altair
+
+    points = [
+        {"tokens": tokens, "MB": megabytes, "what": what}
+        for tokens, each in found.items()
+        for what, megabytes in zip(WHAT, each, strict=True)
+    ]
+    across = altair.Scale(type="log", domain=[min(found), max(found)], nice=False)
+    ticks = altair.Axis(values=[10, 100, 1000, 10000], format=",d")
+    chart = (
+        altair.Chart(altair.InlineData(values=points), background="white", width=480, height=300)
+        .mark_line(point=True)
+        .encode(
+            altair.X("tokens:Q", scale=across, axis=altair.Axis(values=list(found), format=",d")),
+            altair.Y(
+                "MB:Q", scale=altair.Scale(type="log", domain=[10, 20000], nice=False), axis=ticks,
+                title="peak memory beyond the weights, MB",
+            ),
+            altair.Color(
+                "what:N", title=None, sort=list(WHAT), legend=altair.Legend(labelLimit=300),
+                scale=altair.Scale(range=["#0072b2", "#d55e00", "#999999"]),
+            ),
+        )
+    )  # fmt: skip
+    chart.save(str(Path(__file__).with_name("long_context.svg")))
+
+
 if __name__ == "__main__":
-    print(measured([CASES[int(i)] for i in sys.argv[1:]] or CASES))
+    if sys.argv[1:] == ["memory"]:
+        print(memory())
+    else:
+        print(measured([CASES[int(i)] for i in sys.argv[1:]] or CASES))

@@ -1,15 +1,26 @@
 """Sphinx configuration."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_sphinx"))
+
 import taut
 
 project = "taut"
 author = "The taut developers"
 copyright = "2026, the taut developers"
 release = taut.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-myst_enable_extensions = ["colon_fence"]
+extensions = [
+    "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "typeset",
+    "notebook_pages", "reference_pages",
+]  # fmt: skip
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 2
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_sphinx"]
+html_static_path = ["_static"]
+html_css_files = ["taut.css"]
+html_extra_path = ["../src/taut/explore/explore.html"]  # the interactive page, beside the home
 html_theme = "furo"
 html_title = "taut"
 autodoc_member_order = "bysource"

@@ -38,7 +38,7 @@ from taut._softmax import (
 )
 
 if TYPE_CHECKING:
-    from taut import attention, audit, control, games, models, networks, reproduce
+    from taut import attention, audit, control, explore, games, models, networks, reproduce
 
 __version__ = "0.1.0"
 
@@ -61,6 +61,7 @@ __all__ = [
     "control",
     "empirical_lipschitz",
     "entropy_floor",
+    "explore",
     "games",
     "global_lipschitz",
     "heads",
@@ -88,7 +89,9 @@ __all__ = [
 ]
 
 
-_PACKAGES = ("attention", "audit", "control", "games", "models", "networks", "reproduce")
+_PACKAGES = (
+    "attention", "audit", "control", "explore", "games", "models", "networks", "reproduce",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -36,7 +36,7 @@ def test_it_is_the_table_of_heads(record, tmp_path):
         field = table.schema.field(name)
         said = {key.decode(): value.decode() for key, value in field.metadata.items()}
         assert {key: said[key] for key in column.to_dict()} == column.to_dict()
-        kind = {"layer": "string", "token": "string"}.get(name)
+        kind = "string" if name in ("layer", "token", "sink_key") else None
         assert str(field.type) == (kind or ("int64" if column.form == "d" else "double"))
     assert list(tmp_path.iterdir()) == [tmp_path / "a.parquet"]
 

@@ -12,7 +12,9 @@ torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
 from taut._base.json_files import SEAL, sealed  # noqa: E402
 from taut.audit.consequence.head_consequence import HeadConsequence  # noqa: E402
+from taut.audit.head_table import head_columns  # noqa: E402
 from taut.audit.record_json import VERSION  # noqa: E402
+from taut.audit.thumbnails import thumbnail  # noqa: E402
 from tests.helpers.command_line import taut  # noqa: E402
 from tests.helpers.places import DOCS, needs_repository  # noqa: E402
 
@@ -97,7 +99,7 @@ def fields(value, path=""):
             yield from fields(item, path)
 
 
-FREE = {"model", "data", "settings", "versions", "identity", "tokens"}
+FREE = {"model", "data", "settings", "versions", "identity", "tokens", "made", "pictures"}
 BY_KEY = {"counts", "sums", "rests", "maxima", "places", "histograms", "columns", "kinds.rows"}
 
 
@@ -109,6 +111,7 @@ def full():
     batches = [torch.randn(2, 5, 8) for _ in range(3)]
     record = audit.run(layer, batches, shard=(1, 2), logits=1.0)
     record.tokens = {"self_attn/0": "cat"}
+    record.pictures = {"0": thumbnail(torch.rand(3, 9, 7))}
     record.missed = [("a", "b")]
     record.layers[0].consequence = HeadConsequence(2)
     return json.loads(record.to_json())
@@ -124,6 +127,7 @@ def test_the_page_names_every_field(full):
         named |= {row if prefix == "{}" else f"{prefix}.{row}" for row in rows}
     found = {re.sub(r"^logits\.", "layers.", path) for path in fields(full)}
     found = {re.sub(r"^layers\.few\..*", "layers.few", path) for path in found}
+    found = {re.sub(r"^(layers\.profiles\.\w+)\..*", r"\1", path) for path in found}
     found = {re.sub(r"^(layers\.consequence\.\w+)\..*", r"\1", path) for path in found}
     found = {re.sub(r"^(columns|layers\.\w+)\.NAME.*", r"\1", path) for path in found}
     found = {path for path in found if not re.match(r"(kinds\.(rows|grid)|tokens)\.", path)}
@@ -137,3 +141,17 @@ def test_the_page_names_every_version():
     page = (DOCS / "record.md").read_text(encoding="utf-8")
     listed = [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.M)]
     assert listed == [VERSION]
+
+
+@needs_repository
+def test_the_page_on_audits_names_every_column():
+    """The columns of to_pandas() with the usual norms and consequences, and no others."""
+    page = (DOCS / "audit.md").read_text(encoding="utf-8")
+    table = re.findall(r"## The columns of a table\n(.*?)\n## ", page, re.S)[0]
+    named = {name for row in re.findall(r"^\| (.*?) \|", table, re.M) for name in _names(row)}
+    known = {c.name for c in head_columns((4.0,), drawn=False, quick=False, consequence=True)}
+    assert named == {name for name in known if not re.match("kl_(keys|values)", name)}
+
+
+def _names(row):
+    return re.findall(r"`(\w+)`", row)

@@ -185,7 +185,7 @@ def test_ls_says_which_records_are_damaged(record, data, tmp_path, capsys):
     (tmp_path / "other.json").write_text('{"name": "a package"}')
     show_folder(tmp_path)
     out = capsys.readouterr().out
-    assert "good.json: tiny, 3 samples, complete" in out
+    assert "good.json: tiny, 3 samples, mean 0." in out
     assert re.search(r"old\.json .*run the audit again", out)
     assert "cut.json" in out
     assert "other.json" not in out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html as entities
 import json
 import re
@@ -12,6 +14,7 @@ import threading
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +22,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("jinja2")
 
-from taut.audit import Record, findings
+from taut.audit import Record, comparison, findings
+from taut.audit.report.comparison_page import comparison_html
 from taut.audit.report.page import html, save_picture, write_report
+from taut.audit.report.patches import draw_patches, patch_grid
+from taut.audit.report.row_text import bfloat16, flip_sentence
+from taut.audit.report.templates import HERE
 from taut.audit.statistics.head_state import HeadState
+from taut.audit.statistics.worst_row import WorstRow, worst_row
 from taut.models import RowMeasurements
 
 SCRIPT = "<script>alert(1)</script>"
@@ -31,7 +39,15 @@ DASH = "–"
 ITS_OWN = re.compile(r"(?<!fonts)\.(google|googleapis|gvt1)\.com[:/]")
 
 
-def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
+def made_up_row(draw, words) -> WorstRow:
+    """A row of 20 keys, with words that go round."""
+    row = worst_row(draw.normal(size=20), range(20), 7, text=True)
+    return row.named(lambda place: words[place % len(words)])
+
+
+def made_up(
+    names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0, words=(" my", " love", "\n")
+) -> Record:
     """A record of random rows, as complete as a real one."""
     record = Record({"name": "made up", "parameters": 1234567}, {"file": "text"}, {"batch": 2})
     draw = np.random.default_rng(seed)
@@ -40,18 +56,28 @@ def made_up(names=("a.0.attn", "a.1.attn"), heads=3, rows=40, seed=0) -> Record:
         two, share = draw.random(shape) / 2, draw.random(shape)
         values = {"two": two, "one": np.minimum(two * 1.1, 0.5), "entropy": 3 * share}
         values |= {"evenness": share, "top": 1 - share, "first": share**2}
-        values |= {"range": 30 * share, "score": 9 * share}
+        values |= {"range": 30 * share, "score": 9 * share, "seen": 8 + rows * share}
         kept = np.ones(shape, dtype=bool)
         queries = np.broadcast_to(np.arange(rows), shape)
         state = record.layer(name, 1, HeadState(heads)).state
         state.add(RowMeasurements(values, kept, ~kept, ~kept), np.arange(2), queries)
         record.tokens |= {f"{name}/{h}": f" token{h}" for h in range(heads)}
+        state.worst = [made_up_row(draw, words) for _ in range(heads)]
     record.seen, record.complete = [(0, 2)], True
     return record
 
 
-def hostile() -> Record:
-    record = made_up((SCRIPT, "a\u202eb\x00", "x" * 300, ""))
+def hostile(seed=0) -> Record:
+    words = (
+        SCRIPT,
+        "</script><script>alert(2)</script>",
+        "\x1b[2J\x00",
+        "\u202e",
+        '" onclick="x',
+        "",
+    )
+    record = made_up((SCRIPT, "a\u202eb\x00", "x" * 300, ""), words=words, seed=seed)
+    record.pictures = {"0": ""}
     record.model = {"name": f"</title>{SCRIPT}", "class": "\ud800", f'"{SCRIPT}': [f"'{SCRIPT}"]}
     record.data = {"file": "--><img src=http://example.org/x onerror=alert(1)>"}
     record.tokens = {f"{SCRIPT}/0": "</script></style>", f"{SCRIPT}/1": "\n", f"{SCRIPT}/2": SCRIPT}
@@ -92,7 +118,7 @@ class Page(HTMLParser):
         self.text += data
         if self.open and self.open[-1] == "caption":
             self._caption += data
-        elif self.open and self.open[-1] in ("td", "th"):
+        elif {"td", "th"} & set(self.open):
             self.tables[self._caption][-1][-1] += data
 
 
@@ -124,11 +150,17 @@ def test_the_heat_maps_and_their_tables_are_the_record(record):
 def test_the_tables_of_heads_are_the_record(record):
     page = Page(html(record))
     caption = next(c for c in page.tables if c.startswith("All heads"))
-    columns = [c for c in record.columns.values() if c.kind]
-    assert page.tables[caption][0][2:] == [c.heading for c in columns]
+    elsewhere = ("layer", "head", "sample", "query", "token")
+    headings = {c.heading: c for c in record.columns.values() if c.name not in elsewhere}
+    assert set(page.tables[caption][0][2:]) == set(headings)
+    columns = [headings[heading] for heading in page.tables[caption][0][2:]]
+    assert columns[0].name == "mean"
     for line, row in zip(page.tables[caption][1:], record.ranked, strict=True):
-        assert line[0] == f"{row['layer']} head {row['head']}"
+        assert line[0] == f"layer {row['layer'][2]} head {row['head']}"
         for cell, column in zip(line[2:], columns, strict=True):
+            if not column.kind:
+                assert cell == (repr(row[column.name]) if row[column.name] else DASH)
+                continue
             shown, true = float(cell.rstrip("%")), row[column.name] * (100 if "%" in cell else 1)
             assert shown == pytest.approx(true, rel=1e-3, abs=6e-2 if "%" in cell else 1e-4)
             assert column.kind != "upper" or shown >= true
@@ -147,7 +179,8 @@ def test_the_distributions_hold_every_row_once(record):
         assert [int(cell) for cell in line[1:]] == [bins[i : i + 8].sum() for i in range(0, 200, 8)]
     heads = page.tables["Rows by constant: The 6 most sensitive heads"][1:]
     assert [sum(map(int, line[1:])) for line in heads] == [row["rows"] for row in record.ranked]
-    assert page.text.count("limit ½") == 7  # heat maps of constants, distributions, one of curves
+    # Heat maps of constants, distributions, one of curves, the reference, and the panels.
+    assert page.text.count("limit ½") == 4 + 2 + 1 + 1 + len(record.heads)
 
 
 def test_everything_else_that_is_known_is_said(record):
@@ -200,8 +233,10 @@ def test_text_of_models_and_data_is_harmless():
     }
     allowed |= {"style", "header", "nav", "main", "section", "h1", "h2", "h3", "p", "strong", "em"}
     allowed |= {"div", "dl", "dt", "dd", "ul", "ol", "li", "a", "figure", "figcaption", "details"}
-    allowed |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td"}
+    allowed |= {"summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "h4", "span"}
+    allowed |= {"g", "input", "label", "script", "i", "sup", "circle", "code", "symbol", "image"}
     assert {tag for tag, _ in page.tags} <= allowed
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
     assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on")]
     assert SCRIPT in page.text  # shown, not run
     assert r"'\n'" in page.text
@@ -230,8 +265,10 @@ def test_a_screen_reader_finds_its_way(record):
     assert all(b - a <= 1 for a, b in pairwise(levels))
     assert all(a.get("scope") for tag, a in page.tags if tag == "th")
     pictures = [a for tag, a in page.tags if tag == "svg"]
-    assert len(pictures) == sum(tag == "figure" for tag, _ in page.tags) == 12
-    assert all(a["role"] == "img" and a["aria-label"] for a in pictures)
+    assert sum(tag == "figure" for tag, _ in page.tags) == 17
+    assert len(pictures) >= 17 + len(record.heads)
+    assert all(a["role"] in ("img", "group") and a["aria-label"] for a in pictures)
+    assert [a["role"] for a in pictures].count("group") == 1  # the map, whose cells are links
     assert "" not in page.tables  # every table has a caption
     ids = [a["id"] for _, a in page.tags if "id" in a]
     assert len(ids) == len(set(ids))
@@ -241,9 +278,9 @@ def test_a_screen_reader_finds_its_way(record):
 
 def test_size():
     layers = [f"encoder.layer.{i}.attention.self" for i in range(12)]
-    assert len(html(made_up(layers, 12)).encode()) < 500_000
+    assert len(html(made_up(layers, 12)).encode()) < 1_300_000
     layers = [f"encoder.layer.{i}.attention.self" for i in range(64)]
-    assert len(html(made_up(layers, 64, rows=2)).encode()) < 8_000_000
+    assert len(html(made_up(layers, 64, rows=2)).encode()) < 12_000_000
 
 
 def test_files_are_written_whole(record, tmp_path):
@@ -340,6 +377,177 @@ def test_a_phone_needs_no_scrolling_sideways(make, tmp_path):
     assert 300 < needed <= given
 
 
+@pytest.mark.parametrize("make", [made_up, hostile])
+def test_the_page_of_a_comparison_is_harmless_and_whole(make, tmp_path):
+    first, last = make(), make(seed=1)
+    text = comparison_html([first, last], names=[SCRIPT, "b\x1b[2J"])
+    page = Page(text)
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert not [a for _, attributes in page.tags for a in attributes if a.startswith("on")]
+    assert "\x1b" not in text
+    assert SCRIPT in page.text
+    table = page.tables["Mean constants in l2, the largest change first"]
+    changes = {
+        (row["layer"], row["head"]): after["mean"] - row["mean"]
+        for row, after in zip(first.heads, last.heads, strict=True)
+    }
+    shown = [float(line[-1]) for line in table[1:]]
+    assert shown == pytest.approx(sorted(changes.values(), key=lambda c: -abs(c)), abs=6e-5)
+    for line in table[1:]:
+        assert float(line[2]) - float(line[1]) == pytest.approx(float(line[3]), abs=1.1e-4)
+    text.encode()
+
+
+def test_one_script_alone_may_run(record):
+    """The policy names the script by its hash, which is that of the file, and no other source."""
+    text = html(record)
+    (policy,) = re.findall(r'Content-Security-Policy" content="(.*?)"', text)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert script == (HERE / "page.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert policy.startswith("default-src 'none';")
+    for word in ("fetch(", "XMLHttpRequest", "innerHTML", "eval(", "import(", "document.write"):
+        assert word not in script
+
+
+def framed(tmp_path, text: str, script: str) -> Any:
+    """What a script finds that looks into a page from outside, as JSON."""
+    frame = f'<iframe id="f" width="1280" height="900" srcdoc="{entities.escape(text)}"></iframe>'
+    outside = f"""<pre id="p"></pre><script>onload = async () => {{
+      const page = document.getElementById("f").contentDocument;
+      const view = document.getElementById("f").contentWindow;
+      const wait = () => new Promise((done) => setTimeout(done, 50));
+      let found;
+      const look = async () => {{ {script} }};
+      try {{ found = await look(); }} catch (error) {{ found = String(error); }}
+      document.getElementById("p").textContent = JSON.stringify(found);
+    }}</script>"""
+    file = tmp_path / "a.html"
+    file.write_text(f"<!DOCTYPE html><meta charset=utf-8>{frame}{outside}", "utf-8")
+    out = browse(file, "--virtual-time-budget=5000").stdout
+    found = re.search(r'<pre id="p">(.*?)</pre>', out, re.DOTALL)
+    assert found is not None
+    return json.loads(entities.unescape(found[1]))
+
+
+SHOWN = """const shown = () => [...page.querySelectorAll(".panel")].filter(
+  (panel) => view.getComputedStyle(panel).display !== "none").map((panel) => panel.id);"""
+
+
+def test_cells_open_heads_the_map_shows_other_numbers_and_tables_are_sorted(record, tmp_path):
+    found = framed(tmp_path, html(record), SHOWN + """
+      const first = shown();
+      const cell = page.querySelector('#map a[href="#head-1-2"]');
+      cell.dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
+      await wait();
+      const second = shown();
+      cell.focus();
+      cell.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowUp", bubbles: true}));
+      const focused = page.activeElement.getAttribute("href");
+      const stops = [...page.querySelectorAll("#map a")].filter((a) => a.tabIndex === 0).length;
+      const select = page.querySelector("#quantity");
+      select.selectedIndex = 1;
+      select.dispatchEvent(new Event("change"));
+      const map = [select.length, page.querySelector("#map h3").textContent,
+        [...page.querySelectorAll("#map rect.cell title")].map((title) => title.textContent)];
+      const table = page.querySelector("table.sortable");
+      const column = [...table.tHead.rows[0].cells].findIndex(
+        (head) => head.textContent.startsWith("largest (exact)"));
+      const head = table.tHead.rows[0].cells[column];
+      const read = () => [...table.tBodies[0].rows].map((row) => row.cells[column].textContent);
+      head.querySelector("button").click();
+      const down = read();
+      head.querySelector("button").click();
+      return [first, second, focused, stops, map, down, read(), head.getAttribute("aria-sort")];
+    """)  # fmt: skip
+    first, second, focused, stops, (quantities, title, cells), down, up, state = found
+    row = record.ranked[0]
+    assert first == [f"head-{row['layer'][2]}-{row['head']}"]
+    assert second == ["head-1-2"]
+    assert focused == "#head-0-2"
+    assert stops == 1
+    assert quantities == 11
+    assert title == "Largest constant in l2 (exact)"
+    expected = [
+        f"layer {row['layer'][2]} head {row['head']}: {row['largest']:.4f}" for row in record.heads
+    ]
+    assert cells == expected
+    expected = sorted((f"{row['largest']:.4f}" for row in record.heads), key=float)
+    assert up == expected
+    assert down == expected[::-1]
+    assert state == "ascending"
+
+
+def test_without_its_script_the_page_is_whole(tmp_path):
+    """A policy that allows no script: cells are links, panels open by their names."""
+    text = re.sub(r"script-src 'sha256-[^']*'", "script-src 'none'", html(hostile()))
+    found = framed(tmp_path, text, SHOWN + """
+      const first = shown();
+      view.location.hash = "#head-1-1";
+      await wait();
+      return [first.length, shown(), page.documentElement.className,
+        page.querySelectorAll("#other-maps figure").length, page.querySelector("#quantity")];
+    """)  # fmt: skip
+    assert found == [1, ["head-1-1"], "", 10, None]
+
+
+def test_no_text_of_others_becomes_markup_or_runs(tmp_path):
+    found = framed(tmp_path, html(hostile()), """
+      view.alert = () => { view.ran = true; };
+      await wait();
+      return [page.querySelectorAll("script").length, view.ran || false,
+        page.querySelectorAll("[onclick], img").length,
+        page.querySelector(".text").textContent];
+    """)  # fmt: skip
+    scripts, ran, marked, text = found
+    assert (scripts, ran, marked) == (1, False, 0)
+    assert SCRIPT in text
+    assert r"\x1b[2J\x00" in text
+    assert "\x1b" not in text
+
+
+def test_rows_are_shown_with_their_rivals(record):
+    """The weights of the two leading keys, before and where both are equal."""
+    page, row = Page(html(record)), record.ranked[0]
+    worst = record.layers[int(row["layer"][2])].state.worst[row["head"]]
+    table = page.tables["The two keys that compete"]
+    first, second = worst.leading
+    for line, key in zip(table[1:3], (first, second), strict=True):
+        assert line[2] == f"{worst.weight_of(key):.3f}"
+    scores = np.array(worst.scores)
+    assert [float(line[3]) for line in table[1:3]] == pytest.approx([scores.mean()] * 2, abs=5e-4)
+    units = np.exp(scores.mean() - scores[0]) * worst.weight_of(first)
+    rest = 1 - worst.weight_of(first) - worst.weight_of(second)
+    assert float(table[1][4]) == pytest.approx(units / (2 * units + rest), abs=6e-4)
+    assert f"length {worst.flip:.3g} in l2" in page.text
+
+
+def test_a_row_that_rounds_to_a_tie_says_so():
+    near = worst_row(np.array([100.1, 100.0, 3.0]), [0, 1, 2], 2)
+    assert "Rounded to bfloat16" in flip_sentence(near)
+    assert "Rounded" not in flip_sentence(worst_row(np.array([3.0, 1.0]), [0, 1], 1))
+    assert "are equal" in flip_sentence(worst_row(np.array([1.0, 1.0]), [0, 1], 1))
+    assert "one key" in flip_sentence(worst_row(np.array([1.0]), [0], 0))
+    torch = pytest.importorskip("torch")
+    values = [*np.random.default_rng(0).normal(size=500) * 50, 0.0, -1.5, 1e30]
+    rounded = torch.tensor(values, dtype=torch.float32).bfloat16().double().tolist()
+    assert [bfloat16(float(np.float32(value))) for value in values] == rounded
+
+
+def test_images_show_their_patches():
+    row = worst_row(np.random.default_rng(0).normal(size=17), [-1, *range(16)], 5)
+    grid = patch_grid(row, [8, 8])
+    assert grid == (4, 4, 1)
+    assert patch_grid(row, [8, 16]) is None
+    assert patch_grid(worst_row(np.zeros(10), range(10), 0), None) is None
+    assert grid.place_name(6) == "patch in line 2, column 3"
+    picture = ElementTree.fromstring(draw_patches(row, grid, "picture-0"))
+    drawn = picture.findall("rect/title")
+    assert len(drawn) == 16
+    assert picture.find("use").get("href") == "#picture-0"
+
+
 def test_the_curves_are_those_of_the_record():
     torch = pytest.importorskip("torch")
     from taut import audit
@@ -369,9 +577,19 @@ def test_the_curves_are_those_of_the_record():
     assert logits["largest (exact)"] == f"{found.predictions['largest']:.4f}"
 
 
-def test_a_notebook_shows_the_record():
+def test_a_notebook_shows_the_record_its_findings_and_comparisons():
     shown = hostile()._repr_html_()
     assert "<script" not in shown
     assert shown.count("<img") == 1
     assert shown.count("<tr>") == 11
     assert Record({}, {}, {})._repr_html_().startswith("<p>")
+    record = hostile()
+    record.layers[0].state.counts["broken"][:] = 3
+    table = findings(record)._repr_html_()
+    assert "<script" not in table
+    assert table.count("<tr>") == 1 + len(findings(record))
+    assert "Nothing stands out" in findings(Record({}, {}, {}))._repr_html_()
+    alike = comparison(hostile(), hostile(seed=1))._repr_html_()
+    assert "<script" not in alike
+    assert alike.count("<tr>") == 11
+    assert comparison(hostile(), made_up())._repr_html_().count("<tr>") == 3

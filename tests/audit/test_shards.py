@@ -218,7 +218,8 @@ def test_the_command(own):
         assert f"(shard {int(task) + 1} of 3)" in done.stdout
         assert "When all 3 shards are done: taut merge taut-audit" in done.stdout
     listed = taut("ls", cwd=own).stdout
-    assert "mine:model, shard 2 of 3, 2 samples, complete" in listed
+    assert "mine:model, shard 2 of 3, 2 samples of x.npy, mean 0." in listed
+    assert listed.count("(exact), complete") == 3
     assert not list((own / "taut-audit").glob("*.html"))
     empty = taut(*call, "--shard", "5/5", cwd=own)
     assert (empty.returncode, empty.stdout) == (0, "")
@@ -265,4 +266,6 @@ def test_ctrl_c_in_a_shard_says_3(own, monkeypatch):
     assert done.returncode == 3
     (file,) = (own / "taut-audit").glob("*.json")
     assert Record.load(file).shard == Shard(1, 2, False)
-    assert "shard 1 of 2, 2 samples, partial" in taut("ls", cwd=own).stdout
+    listed = taut("ls", cwd=own).stdout
+    assert "shard 1 of 2, 2 samples of x.npy" in listed
+    assert "(exact), partial" in listed

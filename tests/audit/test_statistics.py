@@ -120,7 +120,7 @@ def test_rows_that_are_not_numbers_are_broken_and_hide_no_others(name):
     """A NaN compares as false: without care, the maximum of its head and batch would be lost."""
     state = HeadState(2)
     shape = (1, 2, 3)
-    values = {key: np.full(shape, 0.125) for key in state.numbers}
+    values = {key: np.full(shape, 0.125) for key in (*state.numbers, "seen")}
     values["score"] = np.array([[[1.0, 9.0, 2.0], [3.0, 4.0, 5.0]]])
     values[name][0, 0, 0] = math.nan
     kept = np.ones(shape, dtype=bool)

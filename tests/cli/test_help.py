@@ -16,7 +16,18 @@ from taut.cli.certify import certify
 from taut.cli.options import comma_separated
 from tests.helpers.command_line import taut
 
-COMMANDS = ("audit", "merge", "report", "compare", "ls", "certify", "game", "env", "reproduce")
+COMMANDS = (
+    "audit",
+    "report",
+    "compare",
+    "ls",
+    "merge",
+    "certify",
+    "game",
+    "explore",
+    "reproduce",
+    "env",
+)
 
 
 def test_help_imports_nothing_heavy():
@@ -35,11 +46,36 @@ def test_help_imports_nothing_heavy():
         )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command):
-    done = taut(command, "--help")
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, "reproduce figure-1", "reproduce all", "reproduce translation",
+                "reproduce dialogue"]
+)  # fmt: skip
+def test_every_command_has_help_and_two_examples(command):
+    done = taut(*command.split(), "-h")
     assert done.returncode == 0
-    assert command in done.stdout
+    assert done.stdout == taut(*command.split(), "--help").stdout
+    before, _, shown = done.stdout.partition("Examples:")
+    examples = [line.strip() for line in shown.splitlines() if line.strip()]
+    assert len(examples) >= 2
+    assert all(example.startswith(f"taut {command}") for example in examples)
+    assert "Show this help." in before
+    for raw in ("<bool>", "<str>", "<int", "<path>", "list["):
+        assert raw not in before, "values are named in words"
+
+
+def test_commands_are_in_the_order_of_use():
+    listed = [
+        line.split()[1] for line in taut("-h").stdout.partition("Commands")[2].splitlines()
+        if line.startswith("│") and line[2] != " "
+    ]  # fmt: skip
+    assert listed == [name for name in listed if name in COMMANDS or name == "explore"]
+    assert [name for name in listed if name in COMMANDS] == list(COMMANDS)
+
+
+def test_paragraphs_of_help_are_not_broken():
+    from taut.cli.help import in_paragraphs
+
+    assert in_paragraphs("One line\nand more.\n\nAnother.") == "One line and more.\n\nAnother."
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.helpers.architectures import tiny  # noqa: E402
 nn = torch.nn
 # torch.compile uses what PyTorch is about to drop; an unknown loss type is logged by GPT-2.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-NAMES = ("largest_score", "mean_entropy", "mean_constant", "largest_constant")
+NAMES = ("largest_score", "entropy", "local_constant", "largest_constant")
 
 
 def gpt2(**settings):
@@ -67,15 +67,15 @@ def check(values, name, scores):
     wanted = [slow(scores[:, h]) for h in range(scores.shape[1])]
     for h, numbers in enumerate(wanted):
         for what, number in zip(NAMES, numbers, strict=True):
-            found = values[f"attention/{name}/head_{h}/{what}"]
+            found = values[f"taut/{name}/head_{h:02d}/{what}"]
             assert found == pytest.approx(number, rel=1e-4, abs=1e-5), (h, what)
     top, entropy, mean, largest = map(np.array, zip(*wanted, strict=True))
     for what, number in {
-        "largest_score": top.max(), "mean_entropy": entropy.mean(),
-        "lowest_entropy": entropy.min(), "mean_constant": mean.mean(),
+        "largest_score": top.max(), "entropy": entropy.mean(),
+        "lowest_entropy": entropy.min(), "local_constant": mean.mean(),
         "largest_constant": largest.max(),
     }.items():  # fmt: skip
-        assert values[f"attention/{name}/{what}"] == pytest.approx(number, rel=1e-4, abs=1e-5)
+        assert values[f"taut/{name}/{what}"] == pytest.approx(number, rel=1e-4, abs=1e-5)
 
 
 def split(x, heads):
@@ -85,7 +85,8 @@ def split(x, heads):
 def test_values_of_gpt2_equal_a_slow_computation():
     model, ids = gpt2(), batches(1)[0]
     logged = []
-    monitor = Monitor(model, weights=True, log=lambda values, step: logged.append((values, step)))
+    log = lambda values, step: logged.append((values, step))  # noqa: E731
+    monitor = Monitor(model, weights=True, heads=True, log=log)
     model.train()
     loss_of(model, ids).backward()
     ((values, step),) = logged
@@ -99,16 +100,16 @@ def test_values_of_gpt2_equal_a_slow_computation():
             q, k, _ = block.attn.c_attn(block.ln_1(states[i])).split(32, dim=2)
             scores = split(q, 4) @ split(k, 4).mT / math.sqrt(8)
             scores = scores.masked_fill(torch.ones(7, 7).triu(1).bool(), -math.inf)
-            check(values, f"transformer.h.{i}.attn", scores)
+            check(values, f"layer_{i:02d}", scores)
             weight = block.attn.c_attn.weight.double().numpy()
             for j, what in enumerate(("query", "key", "value")):
                 norm = np.linalg.norm(weight[:, 32 * j : 32 * (j + 1)], 2)
-                key = f"attention/transformer.h.{i}.attn/sigma_max/{what}"
+                key = f"taut/layer_{i:02d}/sigma_max/{what}"
                 assert values[key] == pytest.approx(norm, rel=1e-10)
             norm = np.linalg.norm(block.attn.c_proj.weight.double().numpy(), 2)
-            key = f"attention/transformer.h.{i}.attn/sigma_max/c_proj"
+            key = f"taut/layer_{i:02d}/sigma_max/c_proj"
             assert values[key] == pytest.approx(norm, rel=1e-10)
-    assert len(values) == 2 * (4 * 4 + 5 + 4)
+    assert len(values) == 5 + 2 * (4 * 4 + 5 + 4)
 
 
 def test_values_of_an_encoder_equal_a_slow_computation():
@@ -122,13 +123,13 @@ def test_values_of_an_encoder_equal_a_slow_computation():
             attention = layer.self_attn
             qkv = x @ attention.in_proj_weight.T + attention.in_proj_bias
             q, k, _ = qkv.chunk(3, dim=-1)
-            check(values, f"layers.{i}.self_attn", split(q, 2) @ split(k, 2).mT / 2)
+            check(values, f"layer_{i:02d}", split(q, 2) @ split(k, 2).mT / 2)
             for what, block in zip(
                 ("query", "key", "value"), attention.in_proj_weight.chunk(3), strict=True
             ):
-                key = f"attention/layers.{i}.self_attn/sigma_max/{what}"
+                key = f"taut/layer_{i:02d}/sigma_max/{what}"
                 assert values[key] == pytest.approx(np.linalg.norm(block.numpy(), 2), rel=1e-10)
-            assert f"attention/layers.{i}.self_attn/sigma_max/out_proj" in values
+            assert f"taut/layer_{i:02d}/sigma_max/out_proj" in values
             x = layer(x)
 
 
@@ -153,22 +154,23 @@ def test_projections_around_a_softmax_as_they_are_in_use():
     sigma = {k: v for k, v in values.items() if "sigma_max" in k}
     for name in ("to_q", "to_k"):
         weight = getattr(model[0], name).weight.detach().double().numpy()
-        found = sigma.pop(f"attention/0.attend/sigma_max/{name}")
+        found = sigma.pop(f"taut/layer_00/sigma_max/{name}")
         assert found == pytest.approx(np.linalg.norm(weight, 2), rel=1e-10)
     assert not sigma
-    assert "attention/0.attend/head_0/mean_entropy" in values
+    assert "taut/layer_00/head_00/entropy" in values
 
 
 def test_a_layer_that_runs_twice_has_two_names():
     model, inputs = tiny("albert")
-    layers = {key.split("/")[1] for key in Monitor(model).measure(**inputs)}
-    assert len(layers) == 2
-    assert {name.endswith(" (2)") for name in layers} == {False, True}
+    monitor = Monitor(model)
+    keys = {key.split("/")[1] for key in monitor.measure(**inputs) if key.count("/") > 1}
+    assert keys == {"layer_00", "layer_01"}
+    assert [name.endswith(" (2)") for name in monitor.layers] == [False, True]
 
 
 def test_padding_does_not_count_and_heads_can_be_left_out():
     model, logged = gpt2(), []
-    monitor = Monitor(model, heads=False, log=lambda values, _: logged.append(values))
+    monitor = Monitor(model, log=lambda values, _: logged.append(values))
     ids = batches(1)[0]
     mask = torch.ones_like(ids)
     mask[:, 4:] = 0
@@ -177,7 +179,7 @@ def test_padding_does_not_count_and_heads_can_be_left_out():
     assert padded.keys() == plain.keys()
     for key, value in plain.items():
         assert padded[key] == pytest.approx(value, abs=1e-5)
-    assert len(plain) == 2 * (4 * 4 + 5)
+    assert len(plain) == 5 + 2 * (4 * 4 + 5)
     assert set(logged[0]) == {key for key in plain if "/head_" not in key}
 
 
@@ -348,7 +350,7 @@ def test_compiled_models(how):
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == counted > 0
     same(with_monitor, without)
     assert [found.step for found in with_monitor[2].history] == [0, 2, 4]
-    layers = {key.split("/")[1] for key in with_monitor[2].history[0].values}
+    layers = set(with_monitor[2].layers)
     assert layers == {"encoder.layers.0.self_attn", "encoder.layers.1.self_attn"}
 
 
@@ -374,7 +376,7 @@ def test_a_model_inside_of_ddp(tmp_path):
     finally:
         distributed.destroy_process_group()
     assert len(with_monitor[2].history) == 2
-    assert "attention/encoder.layers.0.self_attn/mean_entropy" in with_monitor[2].history[0].values
+    assert "taut/layer_00/entropy" in with_monitor[2].history[0].values
 
 
 def state_of(model):
@@ -538,8 +540,8 @@ def test_warnings_come_once_for_a_layer_and_kind():
         model.transformer.h[1].attn.c_attn.weight[0, :32] = math.nan
     with pytest.warns(AttentionWarning, match="NaN"):
         values = monitor.measure(input_ids=ids)
-    assert math.isnan(values["attention/transformer.h.1.attn/largest_score"])
-    assert math.isfinite(values["attention/transformer.h.0.attn/largest_score"])
+    assert math.isnan(values["taut/layer_01/largest_score"])
+    assert math.isfinite(values["taut/layer_00/largest_score"])
     quiet = Monitor(model, warn=False)
     quiet.measure(input_ids=ids)
 
@@ -608,7 +610,7 @@ class Spread(Constraint):
 
 def test_constraints_and_history():
     model, ids = gpt2(), batches(1)[0]
-    monitor = Monitor(model, constraints=[Spread(model)], keep=2, heads=False)
+    monitor = Monitor(model, constraints=[Spread(model)], keep=2)
     for step in (5, 6, 7):
         monitor.steps = step
         assert monitor.measure(input_ids=ids)["values/spread"] == 0.25
@@ -667,14 +669,14 @@ def test_the_trainer_of_hugging_face_logs_the_values(tmp_path, accumulate):
         trainer = transformers.Trainer(gpt2(), arguments, train_dataset=data)
         callback = None
         if monitored:
-            callback = HuggingFaceMonitor(trainer, every=2)
+            callback = HuggingFaceMonitor(trainer, every=2, heads=True)
             trainer.add_callback(callback)
         trainer.train()
         return trainer, callback
 
     trainer, callback = run(True)
     logs = trainer.state.log_history
-    key = "attention/transformer.h.1.attn/head_3/largest_score"
+    key = "taut/layer_01/head_03/largest_score"
     assert [entry["step"] for entry in logs if key in entry] == [0, 2, 4]
     assert [found.step for found in callback.monitor.history] == [0, 2, 4]
     assert logs[0][key] == callback.monitor.history[0].values[key]
@@ -698,7 +700,7 @@ def test_the_trainer_goes_on_without_a_measurement_of_its_own(tmp_path):
             report_to=[], save_steps=3, disable_tqdm=True,
         )  # fmt: skip
         trainer = transformers.Trainer(gpt2(), arguments, train_dataset=data)
-        callback = HuggingFaceMonitor(trainer, every=2)
+        callback = HuggingFaceMonitor(trainer, every=2, heads=True)
         trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=steps == 5)
         assert [found.step for found in callback.monitor.history] == expected
@@ -744,9 +746,9 @@ def test_lightning_logs_the_values(tmp_path, package):
         trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")
         return module.losses
 
-    callback = LightningMonitor(every=2)
+    callback = LightningMonitor(every=2, heads=True)
     losses = run([callback])
-    key = "attention/layers.1.self_attn/head_0/mean_entropy"
+    key = "taut/layer_01/head_00/entropy"
     assert [step for values, step in logged if key in values] == [0, 2, 4]
     assert [found.step for found in callback.monitor.history] == [0, 2, 4]
     assert losses == run([])
@@ -756,3 +758,14 @@ def test_lightning_logs_the_values(tmp_path, package):
     assert [found.step for found in callback.monitor.history] == [4]
     with pytest.raises(ValueError, match="model, loss"):
         run([LightningMonitor("missing")])
+
+
+def test_every_head_is_logged_on_request_and_names_are_stable():
+    model, ids, logged = gpt2(), batches(1)[0], []
+    monitor = Monitor(model, heads=True, log=lambda values, _: logged.append(values))
+    values = monitor.measure(input_ids=ids)
+    monitor.measure(input_ids=ids)
+    assert set(logged[0]) == set(logged[1]) == set(values)
+    assert list(monitor.layers.values()) == ["layer_00", "layer_01"]
+    heads = [values[f"taut/layer_0{i}/head_0{h}/local_constant"] for i in (0, 1) for h in range(4)]
+    assert values["taut/local_constant"] == pytest.approx(np.mean(heads))

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import taut.networks as tt
+from taut.networks.operations.normalisation import FixedNorm
 
 ACTIVATIONS = [
     nn.ReLU, nn.GELU, lambda: nn.GELU("tanh"), nn.SiLU, nn.Tanh, nn.Sigmoid, nn.SELU, nn.ELU,
@@ -52,6 +53,18 @@ class Gated(nn.Module):
         return self.down(self.act(self.gate(x)) * self.up(x))
 
 
+class Rearranged(nn.Module):
+    """Entries in other places, some twice and some left out, then BatchNorm of every entry."""
+
+    def __init__(self, width: int, tokens: int) -> None:
+        super().__init__()
+        self.places = torch.randint(-1, tokens * width, (tokens, width))
+        self.fixed = FixedNorm(*torch.randn(3, tokens, width, dtype=torch.float64))
+
+    def forward(self, x):
+        raise NotImplementedError
+
+
 class Residuals(nn.Module):
     """Parts with residuals around them, then a choice of pooling."""
 
@@ -83,6 +96,11 @@ def _gated(run, module, x):
     return run.gated(x, _map(module.gate), module.act, _map(module.up), _map(module.down))
 
 
+@tt.register(Rearranged)
+def _rearranged(run, module, x):
+    return run.batch_norm(run.rearrange(x, module.places), module.fixed)
+
+
 @tt.register(Residuals)
 def _residuals(run, module, x):
     for index, part in enumerate(module.parts):
@@ -112,6 +130,7 @@ def random_network(seed: int):
                 lambda act=act: Gated(width, act),
                 lambda act=act: nn.Sequential(nn.Linear(width, 7), act, nn.Linear(7, width)),
                 lambda act=act: act,
+                lambda: Rearranged(width, tokens),
                 lambda: nn.Softmax(dim=-1),  # has no affine bounds
             ])()
         )  # fmt: skip

@@ -193,13 +193,14 @@ def tampered(change: str, rows=portable_rows):
         found = rows(*inputs)
         if change == "broken":
             return {**found, "broken": torch.zeros_like(found["broken"])}
-        return {**found, change: found[change] * (1 + 2.0**-12) + (change == "seen")}
+        return {**found, change: found[change] * (1 + 2.0**-12) + (change in ("seen", "leader"))}
 
     return wrong
 
 
 @pytest.mark.parametrize(
-    "change", ["top", "lowest", "seen", "log_sum", "mean", "first", "one", "two", "broken"]
+    "change",
+    ["top", "lowest", "seen", "log_sum", "mean", "first", "leader", "one", "two", "broken"],
 )
 def test_the_check_can_fail(change):
     assert not disagreement(portable_rows, CPU, torch.float32)

@@ -174,7 +174,9 @@ def test_a_certificate_shows_itself():
     assert "Lipschitz constant at most" in text
     assert "the worst of 2 inputs" in text
     assert "self_attn" in text
-    assert "<pre>" in certificate._repr_html_()
+    shown = certificate._repr_html_()
+    assert shown.count("<tr>") == 1 + len(certificate.rows(2))
+    assert "text-align:right" in shown
     record = json.loads(json.dumps(certificate.to_dict()))
     assert record["norm"] == "l2"
     assert len(record["upper"]) == 2

@@ -12,6 +12,7 @@ mpmath = pytest.importorskip("mpmath")
 nn = torch.nn
 
 import taut.networks as tt  # noqa: E402
+from taut.networks.operations.normalisation import FixedNorm  # noqa: E402
 from taut.networks.region import start  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -96,6 +97,13 @@ def operations(norm, seed):
         yield "norm", found, normalised(z, gain, shift, 1e-5, centred=centred)
     yield "add", run.add(here, run.scale(here, gain)), z + z * exactly(gain)
     yield "shift", run.shift(here, random(TOKENS, WIDTH) * 0 + gain), z + exactly(gain)
+    mean, variance = random(WIDTH, size=10.0), random(WIDTH).square()
+    fixed = FixedNorm(gain / (variance + 1e-5).sqrt(), mean, shift)
+    spread = each(mpmath.sqrt)(exactly(variance) + mpmath.mpf(1e-5))
+    truth = (z - exactly(mean)) / spread * exactly(gain) + exactly(shift)
+    yield "batch norm", run.batch_norm(here, fixed), truth
+    places = torch.arange(TOKENS * WIDTH).reshape(TOKENS, WIDTH).mT.contiguous()
+    yield "rearrange", run.rearrange(here, places), z.T
     yield "mean", run.mean(here), z.mean(axis=0, keepdims=True)
     near = start(x / x.abs().max() * 9, 0.0)
     w = exactly(near.centre[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import runpy
 
@@ -16,8 +17,21 @@ SAYS = {
     "prove_a_bound": "The class cannot change within",
     "solve_a_game": "Nash equilibrium: [0.25 0.25 0.5 ]",
     "train_under_a_constraint": "Every map holds: True",
+    "train_with_hugging_face": "Values of attention at a step: 15",
+    "train_with_lightning": "Every map holds: True",
 }
 pytestmark = needs_repository
+
+
+def test_the_example_of_a_configuration_is_read():
+    tomllib = pytest.importorskip("tomllib")
+    pytest.importorskip("typer")
+    from taut.cli.audit import audit
+
+    given = tomllib.loads((ROOT / "examples" / "audit.toml").read_text(encoding="utf-8"))
+    known = set(inspect.signature(audit).parameters)
+    assert {key.replace("-", "_") for key in given} <= known
+    assert {"model", "data"} <= set(given)
 
 
 def test_every_example_is_tested_short_and_listed():
@@ -29,10 +43,13 @@ def test_every_example_is_tested_short_and_listed():
         assert f"(examples/{name}.py)" in readme
 
 
+@pytest.mark.filterwarnings("ignore")  # Lightning has advice for large trainings
 @pytest.mark.parametrize("name", SAYS)
 def test_examples_run_offline(name, capsys, monkeypatch, tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
+    if name == "train_with_lightning":
+        pytest.importorskip("lightning")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")

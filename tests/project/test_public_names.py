@@ -16,7 +16,7 @@ from tests.helpers.source_tree import declared, modules
 
 PACKAGES = (
     "taut", "taut.theorems", "taut.attention", "taut.games", "taut.models", "taut.networks",
-    "taut.audit", "taut.control", "taut.reproduce", "taut.reproduce.seq2seq",
+    "taut.audit", "taut.control", "taut.reproduce", "taut.reproduce.seq2seq", "taut.explore",
 )  # fmt: skip
 
 

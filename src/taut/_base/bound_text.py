@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from taut._base.array import stop_gradient
+from taut._base.html_table import html_facts
 
 if TYPE_CHECKING:
     from taut._base.bound import Bound
@@ -24,20 +25,15 @@ def text(bound: Bound) -> str:
 
 def table(bound: Bound) -> str:
     """The same as a table of HTML."""
-    import html
-
-    cells = {
-        "constant": numbers(bound),
-        "norm": str(bound.norm),
-        "domain": str(bound.domain),
-        "theorem": ", ".join(bound.theorem),
-        "rounding": bound.rounding,
-    }
-    body = "".join(
-        f"<tr><th scope='row'>{name}</th><td>{html.escape(cell)}</td></tr>"
-        for name, cell in cells.items()
+    return html_facts(
+        [
+            ("constant", numbers(bound)),
+            ("norm", str(bound.norm)),
+            ("domain", str(bound.domain)),
+            ("theorem", ", ".join(bound.theorem)),
+            ("rounding", bound.rounding),
+        ]
     )
-    return f"<table>{body}</table>"
 
 
 def numbers(bound: Bound) -> str:

@@ -127,8 +127,12 @@ class ModelSettings:
         ``"no"``.
     classify
         Whether to certify the radius of each input's class, in l1, l2 and l∞, and to attack it.
+    synonyms, nearest_words
+        A file of synonyms, or a number of nearest words: whether any combination of such words in
+        the place of a text's own changes its class.
     time_limit
-        Seconds for the radii of each norm; what was certified until then counts. None for no limit.
+        Seconds for the radii of each norm, and for the words of each text; what was certified until
+        then counts. None for no limit.
     limit, max_length
         Number of inputs, and tokens of an input, at most.
     seed
@@ -144,6 +148,8 @@ class ModelSettings:
     norm: str = "l2"
     local: str = "auto"
     classify: bool = False
+    synonyms: str | None = None
+    nearest_words: int | None = None
     time_limit: float | None = None
     limit: int = 16
     max_length: int = 128
@@ -163,8 +169,13 @@ class ModelSettings:
             raise ValueError("context_shape needs shape")
         if self.classify and not self.inputs:
             raise ValueError("classify needs inputs")
-        for name in ("limit", "max_length"):
-            whole_number(getattr(self, name), name=name, least=1)
+        if self.synonyms is not None and self.nearest_words is not None:
+            raise ValueError("give either synonyms or nearest_words")
+        if (self.synonyms is not None or self.nearest_words is not None) and not self.inputs:
+            raise ValueError("synonyms and nearest_words need inputs")
+        for name in ("limit", "max_length", "nearest_words"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name=name, least=1)
         if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be > 0 seconds, got {self.time_limit}")
         if self.radius is not None and not self.radius > 0:

@@ -11,7 +11,7 @@ from taut._softmax.functions import log_softmax, logsumexp, softmax, softmin
 from taut._softmax.inverse import logits
 from taut._softmax.jacobian import jacobian, jvp, logsumexp_smoothness
 from taut._softmax.lipschitz import global_lipschitz, local_lipschitz, worst_direction, worst_input
-from taut._softmax.row_sums import row_sums
+from taut._softmax.row_sums import row_sums, row_sums_and_constants
 from taut._softmax.steps import (
     Regularity,
     bounded_logits_lipschitz,
@@ -40,6 +40,7 @@ __all__ = [
     "probability_intervals",
     "regularity",
     "row_sums",
+    "row_sums_and_constants",
     "softmax",
     "softmin",
     "step_bound",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +16,14 @@ from taut.audit.consequence.estimate import add_consequence
 from taut.audit.drawn_queries import drawn_queries
 from taut.audit.interrupt import uninterrupted
 from taut.audit.layer_record import LayerRecord
+from taut.audit.made import now
 from taut.audit.record import Record
 from taut.audit.sample_spans import said, shared
+from taut.audit.sinks import KeyName, named_by_place
 from taut.audit.statistics.affinity import affinity
 from taut.audit.statistics.empirical_grid import Grid, pick, ratios
 from taut.audit.statistics.head_state import HeadState
+from taut.audit.worst_rows import TokenText, keep_pictures, name_tokens, row_reader
 from taut.models import (
     AttentionRows,
     Captured,
@@ -40,14 +42,14 @@ from taut.models import (
     real_rows,
 )
 
-TokenText = Callable[[int, int], str]
+CODE = ("taut.audit.run",)  # with all that it imports: what numbers depend on
 LONG = 1024  # keys, from which on freed blocks are worth giving back
 LOGITS = 1 << 20  # the place of the final logits among the layers, where rows are drawn
 
 
 def fresh_record(model: nn.Module, name: str, place: str = "") -> Record:
     """An empty record of a model; ``place`` is where the model was loaded from."""
-    identity = identify(model, place, code=("taut.audit.run",))
+    identity = identify(model, place, code=CODE)
     return Record(describe_model(model, name, identity), {}, {}, identity=identity)
 
 
@@ -90,7 +92,9 @@ class Auditor:
         self._calls: dict[str, int] = {}
         self._samples = np.zeros(0, dtype=np.int64)
         self._inputs: ModelInputs | None = None
-        self._spoken: dict[str, str] = {}  # the argument whose tokens a layer's queries are
+        # The arguments of the model whose tokens a layer's queries and keys are.
+        self._spoken: dict[str, tuple[str, str]] = {}
+        self._tokens: TokenText | None = None
         self._batch = Record({}, {}, {})
         self._picked: list[tuple[LayerRecord, Any]] = []
 
@@ -108,7 +112,7 @@ class Auditor:
         if twice := shared(self.record.seen, [(start, start + size)]):
             raise ValueError(f"samples {said(twice)} are in the record already")
         self._samples = np.arange(start, start + size)
-        self._spoken = {}
+        self._spoken, self._tokens = {}, tokens
         complete = self.record.complete
         self._batch = Record({}, {}, dict(self.record.settings), complete=complete)
         self._picked = []
@@ -131,9 +135,11 @@ class Auditor:
         for place, layer in enumerate(self._batch.layers):
             layer.since = (start, place)
         if tokens is not None:
-            self._name(tokens, start)
+            name_tokens(self._batch, self._spoken, tokens, start)
+        keep_pictures(self._batch, inputs, start)
         with uninterrupted():  # a batch counts whole or not at all
             self.record.merge(self._batch)
+            self.record.made["date"] = now()
 
     def _visit(self, seen: Captured) -> None:
         call = self._calls[seen.path] = self._calls.get(seen.path, 0) + 1
@@ -145,7 +151,7 @@ class Auditor:
             return
         layer = self._batch.layer(seen.path, call, self._fresh(rows.shape[1]))
         layer.fused = seen.fused
-        self._spoken[layer.name] = rows.source
+        self._spoken[layer.name] = (rows.source, rows.key_source)
         self._take(layer, self._batch.layers.index(layer), rows)
         bound = affinity(rows, seen.product)
         for state in (layer.many, layer.few):
@@ -173,7 +179,10 @@ class Auditor:
             more={each.key: each.measure for each in numbers if each.measure is not None},
         )  # fmt: skip
         keep = layer.many.add if together else layer.add
-        keep(found, samples, rows.queries)
+        before = None if together else self._before(layer)
+        keep(found, samples, rows.queries, read=row_reader(rows, found, before))
+        if not together and known.all():
+            layer.sinks.add(found, rows.reader.keys, self._key_name(rows))
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
@@ -187,6 +196,19 @@ class Auditor:
                 count=settings.rows,
             )
             self._picked += [(layer, row) for row in picked]
+
+    def _before(self, layer: LayerRecord) -> LayerRecord | None:
+        """What the record knows of a layer from earlier batches."""
+        same = [x for x in self.record.layers if (x.path, x.call) == (layer.path, layer.call)]
+        return same[0] if same and same[0].state.heads == layer.state.heads else None
+
+    def _key_name(self, rows: AttentionRows) -> KeyName:
+        """How the keys of rows are called: by their tokens, where these are the queries' own."""
+        tokens, places = self._tokens, np.arange(rows.reader.keys)
+        own = rows.shape[2] == len(places) and bool((rows.queries == places).all())
+        if tokens is None or rows.source != "input_ids" or not own:
+            return named_by_place
+        return lambda sample, key: tokens(int(rows.samples[sample]), key)
 
     def _measure_picked(self) -> None:
         """Measure the sampled rows of all layers at once, which is faster."""
@@ -211,14 +233,3 @@ class Auditor:
             known = np.array([index if len(logits) == len(self._samples) else -1])
             rows = AttentionRows(WrittenScores(scores), places.shape, known, places, part)
             self._take(layer, LOGITS, rows, together=True)
-
-    def _name(self, tokens: TokenText, start: int) -> None:
-        """Keep the tokens of the rows with the largest constants."""
-        layers = [x for x in self._batch.layers if self._spoken[x.name] == "input_ids"]
-        if self._batch.logits is not None:
-            layers.append(self._batch.logits)
-        for layer in layers:
-            for h, (sample, query) in enumerate(layer.state.places["two"]):
-                if sample >= start:
-                    word = tokens(int(sample - start), int(query))
-                    self._batch.tokens[f"{layer.name}/{h}"] = word

@@ -62,7 +62,7 @@ def record_differences(*records: Record) -> list[str]:
     found = []
     classes = [str(record.model.get("class", "?")) for record in records]
     if len(set(classes)) > 1:
-        found.append(f"The models are of different classes: {', '.join(classes)}.")
+        found.append(different_classes(classes))
     digests = [record.data.get("digest") for record in records]
     if None in digests:
         found.append("Whether the data are the same is not recorded.")
@@ -78,3 +78,8 @@ def record_differences(*records: Record) -> list[str]:
             part = "partial" if record.shard is None else str(record.shard)
             found.append(f"Record {number} is {part}: {record.samples} samples were seen.")
     return found
+
+
+def different_classes(classes: list[str]) -> str:
+    """A sentence for models that are built differently."""
+    return f"The models are of different classes: {', '.join(classes)}."

@@ -18,6 +18,18 @@ def data_sentences(data: dict[str, Any]) -> list[str]:
             f"the longest has {data.get('longest')}."
         )
     if data.get("image_size"):
-        lines.append(f"The model got them at {' × '.join(map(str, data['image_size']))} pixels.")
+        size = " × ".join(map(str, data["image_size"]))
+        lines.append(f"The model got them at {size} pixels{_preprocessed(data)}.")
     notes = data.get("notes")
     return lines + [f"Note: {note}" for note in (notes if isinstance(notes, list) else [])]
+
+
+def _preprocessed(data: dict[str, Any]) -> str:
+    """How images were scaled and normalised."""
+    how = data.get("preprocessing")
+    if not isinstance(how, dict):
+        return ""
+    mean, deviation = (
+        ", ".join(f"{value:.3g}" for value in how.get(key, [])) for key in ("mean", "deviation")
+    )
+    return f" ({how.get('resized')}), minus {mean} and divided by {deviation}"

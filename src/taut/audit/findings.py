@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from taut._base.html_table import html_lines, html_table
 from taut.audit.consequence.findings import LOOKED_FOR as IN_CONSEQUENCES
 from taut.audit.consequence.findings import consequence_findings
+from taut.audit.sinks import SINK
 from taut.audit.statistics.constant_l2 import NEAR
 
 if TYPE_CHECKING:
@@ -37,10 +40,20 @@ class Finding(NamedTuple):
     heads: tuple[str, ...]
 
 
-def findings(record: Record) -> list[Finding]:
+class Findings(list[Finding]):
+    """What stands out in a record: a list, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return html_lines(f"Nothing stands out. Looked for: {LOOKED_FOR}")
+        rows = [[each.kind, each.text, each.advice, f"{len(each.heads)}"] for each in self]
+        return html_table(["finding", "what was seen", "what to do", "heads"], rows, numbers=(3,))
+
+
+def findings(record: Record) -> Findings:
     """What stands out in a record, the gravest first."""
     rows = [row for row in record.heads if row["rows"]]
-    found = [*_broken(record), *_missed(record)]
+    found = Findings([*_broken(record), *_missed(record)])
     if not rows:
         return found
     groups: dict[str, tuple[list[HeadRow], Callable[..., str], str]] = {
@@ -53,7 +66,7 @@ def findings(record: Record) -> list[Finding]:
             _CAP,
         ),
         "uniform": ([r for r in rows if r["evenness"] > 0.95], _uniform, _PRUNE),
-        "sinks": ([r for r in rows if r["first"] > MOSTLY], _sinks, ""),
+        "sinks": ([r for r in rows if r["sink"] > MOSTLY], _sinks, ""),
     }
     for kind, (chosen, text, advice) in groups.items():
         if chosen:
@@ -118,9 +131,13 @@ def _uniform(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
 
 def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     worst = max(chosen, key=lambda row: row["first"])
+    keys = Counter(row["sink_key"] for row in chosen).most_common()
+    shown = ", ".join(f"{key!r} ({number})" for key, number in keys[:3])
+    more = f" and {len(keys) - 3} others" if len(keys) > 3 else ""
     return (
-        f"{_of(chosen, rows)} give more than half of their weight to the first key, an attention "
-        f"sink ({worst['layer']} head {worst['head']}: {worst['first']:.0%})."
+        f"{_of(chosen, rows)} are attention sinks: in most samples one key takes at least "
+        f"{SINK:.0%} of the weight. Sinks by number of heads: {shown}{more}. The first key has "
+        f"{worst['first']:.0%} in {worst['layer']} head {worst['head']}."
     )
 
 

@@ -9,16 +9,25 @@ from taut.audit.consequence.columns import consequence_columns, consequence_valu
 from taut.audit.few_keys import COLUMNS as FEW_COLUMNS
 from taut.audit.few_keys import few_keys_columns
 from taut.audit.layer_record import LayerRecord
+from taut.audit.sinks import COLUMNS as SINK_COLUMNS
 from taut.audit.statistics import STATISTICS
-from taut.audit.statistics.column import Column
+from taut.audit.statistics.column import WORDS, Column
 from taut.audit.statistics.empirical_grid import GRID_KINDS
 from taut.audit.statistics.head_state import HeadState, row_numbers
 
 PLACE = (
-    Column("layer", "", "layer", "module that runs the softmax, and which one if it has several"),
+    Column(
+        "layer",
+        "",
+        "layer",
+        "module that runs the softmax, and which one if it has several",
+        form=WORDS,
+    ),
     Column("head", "", "head", "number of the head, from 0", form="d"),
 )
-TOKEN = Column("token", "", "token", "token of the row with the largest l2 constant, if known")
+TOKEN = Column(
+    "token", "", "token", "token of the row with the largest l2 constant, if known", form=WORDS
+)
 
 
 def head_columns(
@@ -32,7 +41,11 @@ def head_columns(
     state = HeadState(1, norms)
     found = [
         column.labelled(drawn=drawn, quick=quick)
-        for column in (*(c for each in STATISTICS for c, _ in each.columns(state)), *FEW_COLUMNS)
+        for column in (
+            *(c for each in STATISTICS for c, _ in each.columns(state)),
+            *SINK_COLUMNS,
+            *FEW_COLUMNS,
+        )
     ]
     return [*PLACE, *found, *(consequence_columns() if consequence else ()), TOKEN]
 
@@ -46,6 +59,7 @@ def head_rows(
         for each in STATISTICS
         for column, values in each.columns(layer.state)
     ]
+    columns += [("sink", layer.sinks.share.tolist()), ("sink_key", layer.sinks.usual)]
     columns += [(column.name, values.tolist()) for column, values in few_keys_columns(layer)]
     if consequence:
         found = consequence_values(layer.consequence, layer.state.heads)

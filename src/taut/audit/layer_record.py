@@ -9,8 +9,9 @@ from typing import Any
 from taut.audit.consequence.head_consequence import HeadConsequence
 from taut.audit.few_keys import see_few
 from taut.audit.record_checks import count, pair, part
+from taut.audit.sinks import Sinks
 from taut.audit.statistics.empirical_grid import Grid
-from taut.audit.statistics.head_state import NOT_MEASURED, HeadState
+from taut.audit.statistics.head_state import NOT_MEASURED, HeadState, ReadRow
 from taut.audit.statistics.head_state_json import state_from_dict, state_to_dict
 from taut.audit.statistics.statistic import Array
 from taut.models import RowMeasurements
@@ -31,6 +32,8 @@ class LayerRecord:
         ``state`` is the first, or the second where there are no other rows.
     grid
         Empirical constants of Nair (2025), measured on a sample of the rows; or None.
+    sinks
+        Which keys most rows put much of their weight on.
     consequence
         What disturbing its heads would change, where it was estimated; or None.
     since
@@ -49,10 +52,13 @@ class LayerRecord:
     fused: bool = False
     consequence: HeadConsequence | None = None
     few: HeadState = None  # type: ignore[assignment]  # made from the other, if it is not given
+    sinks: Sinks = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.few is None:
             self.few = self.many.empty()
+        if self.sinks is None:
+            self.sinks = Sinks(self.many.heads)
 
     @property
     def state(self) -> HeadState:
@@ -60,11 +66,13 @@ class LayerRecord:
         only_few = self.few.counts["rows"].any() and not self.many.counts["rows"].any()
         return self.few if only_few else self.many
 
-    def add(self, measured: RowMeasurements, samples: Array, queries: Array) -> None:
-        """Add rows, each to those that see as many keys."""
+    def add(
+        self, measured: RowMeasurements, samples: Array, queries: Array, read: ReadRow | None = None
+    ) -> None:
+        """Add rows, each to those that see as many keys; see :meth:`HeadState.add`."""
         few = see_few(measured) if measured.values else measured.kept
-        self.many.add(measured, samples, queries, apart=few)
-        self.few.add(measured, samples, queries, apart=measured.kept & ~few)
+        self.many.add(measured, samples, queries, few, read)
+        self.few.add(measured, samples, queries, measured.kept & ~few, read)
 
     @property
     def name(self) -> str:
@@ -88,6 +96,7 @@ class LayerRecord:
         """Merge what another process has seen of this layer."""
         self.many.merge(other.many)
         self.few.merge(other.few)
+        self.sinks.merge(other.sinks)
         if self.grid is None:
             self.grid = copy.deepcopy(other.grid)
         elif other.grid is not None:
@@ -106,6 +115,7 @@ class LayerRecord:
             "fused": self.fused,
             **state_to_dict(self.many),
             "few": state_to_dict(self.few) if self.few.counts["rows"].any() else None,
+            "sinks": self.sinks.to_dict(),
             "grid": None if self.grid is None else self.grid.to_dict(),
             "consequence": None if self.consequence is None else self.consequence.to_dict(),
         }
@@ -123,4 +133,5 @@ class LayerRecord:
         few.fits(many)
         few.counts |= {name: many.counts[name].copy() for name in NOT_MEASURED}
         few.affinity = many.affinity.copy()
-        return cls(path, call, many, grid, since, fused, found, few)
+        sinks = Sinks.from_dict(data.get("sinks"), many.heads)
+        return cls(path, call, many, grid, since, fused, found, few, sinks)

@@ -49,14 +49,18 @@ class AuditData(NamedTuple):
     reader: Any = None
 
 
+def check_model(model: Any) -> None:
+    """Raise a TypeError unless this is a module, or may be the name of one."""
+    if not isinstance(model, (str, Path, nn.Module)):
+        raise TypeError(
+            f"model must be a torch.nn.Module, or the name of one, got {type(model).__name__}"
+        )
+
+
 def load_model(model: str | Path | nn.Module, settings: AuditSettings) -> tuple[nn.Module, str]:
     """The module, and the place that it was loaded from; nothing if it was given itself."""
     if isinstance(model, nn.Module):
         return model, ""
-    if not isinstance(model, (str, Path)):
-        raise TypeError(
-            f"model must be a torch.nn.Module, or the name of one, got {type(model).__name__}"
-        )
     device = settings.device
     if device == "cuda" and "LOCAL_RANK" in os.environ:  # each process has its own accelerator
         device = f"cuda:{os.environ['LOCAL_RANK']}"

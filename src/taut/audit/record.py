@@ -12,15 +12,18 @@ from taut._base.optional import needing
 from taut.audit.consequence.columns import RANKED_BY, is_measured
 from taut.audit.head_table import head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
+from taut.audit.made import made_together
 from taut.audit.package_versions import package_versions
 from taut.audit.record_checks import read_record
 from taut.audit.record_json import VERSION, check_labels, record_fields, record_to_dict
 from taut.audit.record_parquet import parquet_bytes
+from taut.audit.record_text import record_text
 from taut.audit.sample_spans import Span, joined, said, shared
 from taut.audit.sample_spans import count as counted
 from taut.audit.shard import Shard
 from taut.audit.statistics.column import Column
 from taut.audit.statistics.head_state import HeadState
+from taut.audit.worst_samples import shown_pictures
 
 
 @dataclass
@@ -44,6 +47,8 @@ class Record:
         Attention that could not be seen: module and operation.
     tokens
         Tokens of the rows with the largest constants, by layer and head, where they are known.
+    pictures
+        Small pictures (PNG in base64) of the images that hold those rows, by sample.
     logits
         The final logits times the inverse temperature λ, if they were asked for: one head, whose
         rows are predictions.
@@ -51,8 +56,8 @@ class Record:
         Everything that the numbers depend on besides data and settings: weights, configuration,
         code, tokenizer and versions, as digests where it is long. An audit is continued, and its
         record used again, only if all of it is the same.
-    file
-        Where the record is kept, if it is.
+    made, file
+        ``date`` (UTC) of its last batch and ``command``, if one was given; where it is kept.
     """
 
     model: dict[str, Any]
@@ -64,9 +69,11 @@ class Record:
     shard: Shard | None = None
     missed: list[tuple[str, str]] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
+    pictures: dict[str, str] = field(default_factory=dict)
     logits: LayerRecord | None = None
     versions: dict[str, str] = field(default_factory=package_versions)
     identity: dict[str, Any] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict, compare=False)
     file: Path | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -167,8 +174,10 @@ class Record:
             self.logits = self.logits or other.logits.empty()
             self._join(self.logits, other.logits, other.tokens)
         self.seen = joined([*self.seen, *other.seen])
+        self.pictures = shown_pictures(self, other.pictures)
         self.missed = sorted({*self.missed, *other.missed})
         self.complete &= other.complete
+        self.made = made_together(self.made, other.made)
         if other.shard is not None and not other.shard.is_part_of(self.shard):
             self.shard = None
 
@@ -196,13 +205,10 @@ class Record:
 
     def _join(self, mine: LayerRecord, theirs: LayerRecord, tokens: dict[str, str]) -> None:
         mine.merge(theirs)
-        for h in range(mine.state.heads):  # the token goes with the place that has won
-            key = f"{mine.name}/{h}"
-            won = (mine.state.places["two"][h] == theirs.state.places["two"][h]).all()
-            if won and key in tokens:
-                self.tokens[key] = tokens[key]
-            elif won:
-                self.tokens.pop(key, None)
+        won = (mine.state.places["two"] == theirs.state.places["two"]).all(axis=1)
+        for key in [f"{mine.name}/{h}" for h in won.nonzero()[0]]:  # the token goes with its place
+            self.tokens.pop(key, None)
+            self.tokens |= {key: tokens[key]} if key in tokens else {}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words."""
@@ -247,11 +253,4 @@ class Record:
         return fragment(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.model.get('name', 'model')}: {self.samples} samples"]
-        for row in [row for row in self.ranked[:10] if row["rows"]]:
-            line = f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "
-            line += f"{row['largest']:.3f} of 0.5"
-            if is_measured(row):
-                line += f", {RANKED_BY} {row[RANKED_BY]:.2g} (estimate)"
-            lines.append(line)
-        return "\n".join(lines)
+        return record_text(self)

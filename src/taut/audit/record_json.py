@@ -9,11 +9,12 @@ from taut.audit.head_table import kept_kinds
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record_checks import count, facts, part, spans, words
 from taut.audit.shard import Shard
+from taut.audit.thumbnails import checked_pictures
 
 if TYPE_CHECKING:
     from taut.audit.record import Record
 
-VERSION = 6
+VERSION = 7
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
@@ -25,12 +26,14 @@ def record_to_dict(record: Record) -> dict[str, Any]:
         "settings": plain(record.settings),
         "versions": plain(record.versions),
         "identity": plain(record.identity),
+        "made": plain(record.made),
         "samples": record.samples,
         "seen": [list(span) for span in record.seen],
         "complete": record.complete,
         "shard": None if record.shard is None else record.shard._asdict(),
         "missed": [list(item) for item in record.missed],
         "tokens": record.tokens,
+        "pictures": record.pictures,
         **_labels(record),
         "layers": [layer.to_dict() for layer in record.layers],
         "logits": None if record.logits is None else record.logits.to_dict(),
@@ -55,12 +58,14 @@ def record_fields(data: dict[str, Any]) -> dict[str, Any]:
     known = ("model", "data", "settings", "versions", "identity")
     return {
         **{name: facts(data, name) for name in known},
+        "made": facts(data, "made") if "made" in data else {},
         "layers": layers,
         "seen": spans(data),
         "complete": part(data, "complete", bool),
         "shard": None if data.get("shard") is None else _shard(data["shard"]),
         "missed": [(module, operation) for module, operation in missed],
         "tokens": words(part(data, "tokens", dict)),
+        "pictures": checked_pictures(part(data, "pictures", dict)),
         "logits": logits,
     }
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from taut._base.json_files import plain
 from taut._base.optional import needing
 from taut.audit.record_json import VERSION
+from taut.audit.statistics.column import WORDS
 
 if TYPE_CHECKING:
     from taut.audit.record import Record
     from taut.audit.statistics.column import Column
 
-WORDS = ("layer", "token")
 FACTS = ("model", "data", "settings", "versions", "identity")
 
 
@@ -43,7 +43,7 @@ def parquet_bytes(record: Record) -> bytes:
 
 
 def _type(pyarrow: Any, column: Column) -> Any:
-    if column.name in WORDS:
+    if column.form == WORDS:
         return pyarrow.string()
     return pyarrow.int64() if column.form == "d" else pyarrow.float64()
 

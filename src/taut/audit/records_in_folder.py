@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from taut._base.json_files import LARGEST, SEAL
-from taut.audit.record_checks import count, facts, read_record
-from taut.audit.record_json import VERSION
+from taut.audit.record import Record
 
 _NAMED = re.compile(r"-[0-9a-f]{16}(-\d+)?(\.shard-\d+-of-\d+)?(\.part-\d+)?\.json$")
 
@@ -16,7 +16,9 @@ _NAMED = re.compile(r"-[0-9a-f]{16}(-\d+)?(\.shard-\d+-of-\d+)?(\.part-\d+)?\.js
 class FolderEntry(NamedTuple):
     """One record, in a few words; ``error`` says why a record cannot be read.
 
-    That of a shard says which one it is in ``shard``, and is complete if all of its part was seen.
+    ``mean`` is the mean of its heads' mean l2 constants, of the kind ``kind``; ``data`` is where
+    the data came from, and ``date`` when the record was made. That of a shard says which one it is
+    in ``shard``, and is complete if all of its part was seen.
     """
 
     file: Path
@@ -25,6 +27,10 @@ class FolderEntry(NamedTuple):
     complete: bool = False
     error: str = ""
     shard: str = ""
+    mean: float = math.nan
+    kind: str = ""
+    data: str = ""
+    date: str = ""
 
 
 def records_in(folder: str | Path) -> list[FolderEntry]:
@@ -35,17 +41,26 @@ def records_in(folder: str | Path) -> list[FolderEntry]:
     found = []
     for file in sorted(place.glob("*.json")):
         try:
-            data = read_record(file, VERSION)
-            name, samples = facts(data, "model").get("name", "model"), count(data, "samples")
+            found.append(_entry(Record.load(file), file))
         except ValueError as error:
             if _looks_like_a_record(file):
                 found.append(FolderEntry(file, error=str(error)))
-            continue
-        shard = data["shard"] if isinstance(data.get("shard"), dict) else {}
-        which = f"shard {shard.get('number')} of {shard.get('total')}" if shard else ""
-        complete = (shard or data).get("complete") is True
-        found.append(FolderEntry(file, name, samples, complete, shard=which))
     return found
+
+
+def _entry(record: Record, file: Path) -> FolderEntry:
+    means = [row["mean"] for row in record.heads if row["rows"]]
+    return FolderEntry(
+        file,
+        str(record.model.get("name", "model")),
+        record.samples,
+        record.complete if record.shard is None else record.shard.complete,
+        shard="" if record.shard is None else str(record.shard),
+        mean=sum(means) / len(means) if means else math.nan,
+        kind=record.columns["mean"].kind,
+        data=str(record.data.get("source", "")),
+        date=str(record.made.get("date", "")),
+    )
 
 
 def record_files(folder: Path) -> list[Path]:

@@ -41,12 +41,23 @@ def run_in_folder(
         _take_up(record, file, here, data.spans)
         left = here.first(lambda: _left(record, data.spans))
         record.file = file
+        if here.rank == 0 and record.samples:
+            say_found(record, more=bool(left))
         if not left:
             return here.first(lambda: record)
         mine, own = left[here.rank :: here.world], part_of(file, here.rank)
         with _kept(record, own, here) as stopped:
             _work(auditor, data, mine, own, quiet=here.rank != 0 or not progress)
         return record if stopped else _finished(record, file, here)
+
+
+def say_found(record: Record, *, more: bool) -> None:
+    """Say on standard error what was found of an earlier run, and where."""
+    if more:
+        there = f"{record.samples} of {record.data['samples']} samples are in {record.file}"
+        say(f"taut audit: continuing, as {there}", file=sys.stderr)
+    else:
+        say(f"taut audit: {record.file} is finished; nothing is measured again", file=sys.stderr)
 
 
 def _agree(record: Record, here: Processes) -> None:
@@ -66,7 +77,9 @@ def _take_up(record: Record, file: Path, here: Processes, every: list[Span]) -> 
         found = read_parts(file, record, every)
     collected = here.collected([part.record for part in found])
     if collected is not None:
+        mine = dict(record.made)  # the command of this run, not those of runs before it
         together([part for parts in collected for part in parts], record)
+        record.made.update(mine)
         record.finished(not _left(record, every))
         state = (file, record.seen, record.complete, record.shard)
         there = [(p.file, p.record.seen, p.record.complete, p.record.shard) for p in found]

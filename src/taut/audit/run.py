@@ -12,8 +12,10 @@ from torch import nn
 from taut._base.progress import shown
 from taut._base.settings import AuditSettings
 from taut.audit.auditor import Auditor, fresh_record
+from taut.audit.finished_before import finished_before, model_stamp
 from taut.audit.model_and_data import (
     AuditData,
+    check_model,
     given_batches,
     in_batches,
     load_model,
@@ -22,7 +24,7 @@ from taut.audit.model_and_data import (
 from taut.audit.out_of_memory import memory_explained
 from taut.audit.processes import Processes, processes
 from taut.audit.record import Record
-from taut.audit.resume import run_in_folder
+from taut.audit.resume import run_in_folder, say_found
 from taut.audit.sample_spans import count
 from taut.audit.shard import Shard, read_shard
 from taut.models import Samples
@@ -36,6 +38,7 @@ def run(
     folder: str | Path | None = None,
     shard: str | tuple[int, int] | None = None,
     progress: bool = False,
+    command: str = "",
     settings: AuditSettings | None = None,
     **options: Any,
 ) -> Record:
@@ -65,6 +68,8 @@ def run(
         array with the tasks 1 to 16. :func:`taut.audit.merge` makes one record of all shards.
     progress
         Whether to show a progress bar, if there is a terminal.
+    command
+        The command that asked for the audit; it is noted in the record.
     settings, options
         :class:`Settings`, and single ones of them by name: ``run(model, data, norms=[2],
         batch_size=4)``.
@@ -91,10 +96,19 @@ def run(
     asked = replace(settings or AuditSettings(), **options)
     mine = read_shard(shard)
     with processes() if folder is not None else _alone() as here, memory_explained(asked):
+        check_model(model)
+        given, stamp = read_data(data, asked), model_stamp(model, asked)
+        if folder is not None and mine is None and here.world == 1:
+            done = finished_before(stamp, given, name or str(model), asked, Path(folder))
+            if done is not None:
+                say_found(done, more=False)
+                return done
         network, place = load_model(model, asked)
-        given = read_data(data, asked)
         record = fresh_record(network, name or place, place)
+        if stamp is not None:
+            record.model["files"] = stamp
         record.settings, record.shard = asked.to_dict(), mine
+        record.made = {"command": command} if command else {}
         if folder is None and mine is None and not isinstance(given, Samples):
             _one_by_one(Auditor(network, record, settings=asked), given)
         else:

@@ -12,7 +12,8 @@ from taut.models import combined_digest
 
 def identifying(record: Record) -> dict[str, Any]:
     """Everything that tells one run from another, as JSON can hold it; data may be moved."""
-    data = {key: value for key, value in record.data.items() if key not in ("source", "notes")}
+    elsewhere = ("source", "notes", "preprocessing")  # the last is in the identity of the reader
+    data = {key: value for key, value in record.data.items() if key not in elsewhere}
     name = record.model.get("name")
     return {"name": name, **record.identity, "data": data, "settings": record.settings}
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from taut.cli import audit, certify, compare, env, game, ls, merge, report, reproduce
+from taut.cli import audit, certify, compare, env, explore, game, ls, merge, report, reproduce
 from taut.cli.errors import typer
+from taut.cli.help import CommandGroup, examples
 
 app = typer.Typer(
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Measure, bound and control how sensitive softmax and attention are.",
+    epilog=examples("taut audit", "taut audit gpt2 --data lines.txt", "taut COMMAND -h"),
 )
 
 
@@ -34,9 +38,11 @@ def _main(
     pass
 
 
-for command in (audit, merge, report, compare, ls, certify, game, env):
+# In the order in which people come to use them.
+for command in (audit, report, compare, ls, merge, certify, game, explore):
     app.add_typer(command.app)  # without a name: its command is ours
 app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(env.app)
 
 
 def main() -> None:
@@ -44,7 +50,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal without × shows ? instead of failing
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app()
+    app(prog_name="taut")
 
 
 if __name__ == "__main__":

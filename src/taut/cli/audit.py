@@ -16,6 +16,7 @@ from taut._base.settings import (
 from taut._base.terminal_text import say
 from taut.cli.config_file import read_config
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import (
     Dtype,
     MaxLength,
@@ -23,6 +24,7 @@ from taut.cli.options import (
     Revision,
     TrustRemoteCode,
     comma_separated,
+    command_line,
     numbers,
     queries_of,
 )
@@ -33,7 +35,14 @@ USUAL = AuditSettings()  # the defaults stand there
 FOLDER = Path("taut-audit")
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut audit",
+        "taut audit gpt2 --data lines.txt",
+        "taut audit ./my-model --data hf:Salesforce/wikitext:wikitext-2-raw-v1:test --limit 64",
+    ),
+)
 def audit(
     model: Annotated[
         str | None,
@@ -46,21 +55,28 @@ def audit(
     data: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="TEXT|FILE|FOLDER",
             help="Text, a text file (one sample a line), images or a folder of them, .wav files, "
             "tensors (.npy, .pt), a table (.jsonl, .csv, .parquet), or a data set on the "
-            "Hub (hf:name:configuration:split). Repeat the option for several of them."
+            "Hub (hf:name:configuration:split). Repeat the option for several of them.",
         ),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="Column of a table that holds the samples.")
+        str | None, typer.Option(metavar="NAME", help="Column of a table that holds the samples.")
     ] = USUAL.column,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Folder or Hub id of the tokenizer, if not the model's.")
+        str | None,
+        typer.Option(
+            metavar="MODEL", help="Folder or Hub id of the tokenizer, if not the model's."
+        ),
     ] = USUAL.tokenizer,
     dtype: Dtype = USUAL.dtype,
     device: Annotated[
         str,
-        typer.Option(help="Device: cpu, cuda, cuda:1, ..., or auto to spread over all devices."),
+        typer.Option(
+            metavar="DEVICE",
+            help="Device: cpu, cuda, cuda:1, ..., or auto to spread over all devices.",
+        ),
     ] = USUAL.device,
     batch_size: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = USUAL.batch_size,
     max_length: MaxLength = USUAL.max_length,
@@ -83,12 +99,14 @@ def audit(
     p: Annotated[
         str,
         typer.Option(
+            metavar="LIST",
             help="Exponents p of the norms: exact constants for 1, 2 and inf, upper bounds for "
-            "others."
+            "others.",
         ),
     ] = comma_separated(USUAL.norms),
     epsilons: Annotated[
-        str, typer.Option(help="Step sizes of the empirical constants; empty for none.")
+        str,
+        typer.Option(metavar="LIST", help="Step sizes of the empirical constants; empty for none."),
     ] = comma_separated(USUAL.epsilons),
     threshold: Annotated[
         float, typer.Option(help="Count the rows whose l2 constant is at least this.")
@@ -118,17 +136,20 @@ def audit(
     shard: Annotated[
         str | None,
         typer.Option(
+            metavar="I/N|auto",
             help="Part of the data for this job, counted from 1: i/n, as in 1/4 to 4/4; or auto in "
             "a job array of Slurm and others, or auto/n if its tasks are 1 to n. taut merge makes "
-            "one record of all parts."
+            "one record of all parts.",
         ),
     ] = None,
     output_dir: Annotated[
-        Path, typer.Option(help="Folder for the record and the report.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for the record and the report.")
     ] = FOLDER,
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with options.", callback=read_config, is_eager=True),
+        typer.Option(
+            metavar="FILE", help="TOML file with options.", callback=read_config, is_eager=True
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the record as one JSON object.")
@@ -205,8 +226,9 @@ def _audit(
 
     form.check()
     record = run(
-        model, data, name=name, folder=folder, shard=shard, progress=True, settings=settings
-    )
+        model, data, name=name, folder=folder, shard=shard, progress=True, settings=settings,
+        command=command_line(),
+    )  # fmt: skip
     if is_first_process():  # the others have nothing to add
         form.give(record)
     done = record.complete if record.shard is None else record.shard.complete

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from taut._base.settings import ModelSettings
 from taut._base.terminal_text import cells, say
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import (
     AsJson,
     Dtype,
@@ -17,6 +19,7 @@ from taut.cli.options import (
     TrustRemoteCode,
     whole_numbers,
 )
+from taut.cli.property_verdict import show_verdict
 
 if TYPE_CHECKING:
     from taut.networks import ModelCertificate
@@ -24,19 +27,27 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut certify sentence-transformers/all-MiniLM-L6-v2 --inputs lines.txt",
+        "taut certify ./my-classifier --inputs images --classify --time-limit 60",
+    ),
+)
 def certify(
     model: Annotated[
         str,
         typer.Argument(
-            help="Folder or Hub id of a Hugging Face model, .gguf file, or module:function."
+            help="Folder or Hub id of a Hugging Face model, .gguf or .onnx file, or "
+            "module:function."
         ),
     ],
     inputs: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="TEXT|FILE",
             help="Text, a .txt file (one input a line), images, or tensors (.npy, .pt, "
-            ".safetensors). Repeat the option for several of them."
+            ".safetensors). Repeat the option for several of them.",
         ),
     ] = None,
     radius: Annotated[
@@ -49,24 +60,29 @@ def certify(
     shape: Annotated[
         str | None,
         typer.Option(
-            help="Instead of --inputs: all inputs of shape tokens,width or channels,height,width."
+            metavar="SIZES",
+            help="Instead of --inputs: all inputs of shape tokens,width or channels,height,width.",
         ),
     ] = None,
     context_shape: Annotated[
         str | None,
-        typer.Option(help="Shape of the encoder's inputs, for encoder-decoder models."),
+        typer.Option(
+            metavar="SIZES", help="Shape of the encoder's inputs, for encoder-decoder models."
+        ),
     ] = None,
     norm: Annotated[
         str,
         typer.Option(
-            help="Norm: 'l2' (all tokens together) or 'token' (largest l2 norm of a token)."
+            metavar="l2|token",
+            help="Norm: 'l2' (all tokens together) or 'token' (largest l2 norm of a token).",
         ),
     ] = ModelSettings.norm,
     local: Annotated[
         str,
         typer.Option(
+            metavar="MANNER",
             help="Derivative at the inputs: jacobian (exact), probe (from random directions, with "
-            "its probability), auto, or no."
+            "its probability), auto, or no.",
         ),
     ] = ModelSettings.local,
     classify: Annotated[
@@ -76,10 +92,41 @@ def certify(
             help="Certify the radius of each input's class in l1, l2 and linf, and attack it.",
         ),
     ] = ModelSettings.classify,
+    synonyms: Annotated[
+        str | None,
+        typer.Option(
+            help="File of synonyms ('film: movie, picture' in each line, or JSON): can any "
+            "combination of them change the class of a text?"
+        ),
+    ] = ModelSettings.synonyms,
+    nearest_words: Annotated[
+        int | None,
+        typer.Option(help="The same for so many words with the nearest embeddings."),
+    ] = ModelSettings.nearest_words,
     time_limit: Annotated[
         float | None,
-        typer.Option(help="With --classify: seconds for the radii of each norm."),
+        typer.Option(
+            metavar="SECONDS",
+            help="With --classify: seconds for the radii of each norm. With replaced words: "
+            "seconds for each text. With --vnnlib: seconds for the verdict.",
+        ),
     ] = ModelSettings.time_limit,
+    vnnlib: Annotated[
+        Path | None,
+        typer.Option(
+            help="Property of an ONNX network: a VNN-LIB file. Both files may be compressed (.gz)."
+        ),
+    ] = None,
+    counterexample: Annotated[
+        Path | None,
+        typer.Option(help="With --vnnlib: file for the input that refutes the property."),
+    ] = None,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --vnnlib: folder for the state, so that the same command carries on."
+        ),
+    ] = None,
     dtype: Dtype = ModelSettings.dtype,
     revision: Revision = ModelSettings.revision,
     limit: Annotated[
@@ -95,13 +142,25 @@ def certify(
 
     Text models are bounded from their word embeddings, image models from the
     pixels. Exits with 0 on success, and 2 if the input is wrong or a module
-    has no rule.
+    has no rule. With --vnnlib: 0 if the property is proved, 1 if it is refuted,
+    and 3 if it stays open.
     """
+    if vnnlib is not None:
+        with explained("certify", "onnx", "torch"):
+            if inputs or shape or context_shape or radius is not None or classify:
+                raise ValueError("--vnnlib says which inputs are meant: give no others with it")
+            code = show_verdict(
+                model, vnnlib, time_limit, seed, counterexample, output_dir, json=json
+            )
+        raise typer.Exit(code)
     with explained("certify", "hf", "torch"):
+        if counterexample is not None or output_dir is not None:
+            raise ValueError("--counterexample and --output-dir need --vnnlib")
         settings = ModelSettings(
             inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
             context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,
-            classify=classify, time_limit=time_limit, limit=limit, max_length=max_length,
+            classify=classify, synonyms=synonyms, nearest_words=nearest_words,
+            time_limit=time_limit, limit=limit, max_length=max_length,
             seed=seed, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         from taut.networks import certify_model
@@ -132,6 +191,7 @@ def _show(found: ModelCertificate, depth: int) -> None:
     for sentence in certificate.headline(found.derivative).split("\n"):
         say(sentence)
     _show_radii(found)
+    _show_words(found)
     _show_inputs(found)
     table = Table("module", "bound (upper)", "share", "rule", title="Where the bound comes from")
     for column in table.columns[1:3]:
@@ -160,6 +220,18 @@ def _show_inputs(found: ModelCertificate) -> None:
         bound = f"{bound} (vacuous)" if vacuous[index] else bound
         table.add_row(*cells(label[:40], found.known(index), bound))
     Console().print(table)
+
+
+def _show_words(found: ModelCertificate) -> None:
+    """Whether replaced words can change the class of each text."""
+    for each in found.words:
+        changes = each.changes
+        told = {
+            "proved": f"none of {changes.combinations} texts of replaced words has another class",
+            "refuted": f"another class: {each.example}",
+            "open": f"undecided for {changes.combinations} texts of replaced words",
+        }[changes.verdict]
+        say(f"Class {changes.predicted} of {each.replacements.text!r}: {changes.verdict}, {told}.")
 
 
 def _show_radii(found: ModelCertificate) -> None:

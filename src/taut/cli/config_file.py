@@ -28,6 +28,10 @@ def read_config(context: typer.Context, file: Path | None) -> Path | None:
     for key in ("p", "epsilons"):
         if isinstance(given.get(key), list):
             given[key] = ",".join(map(str, given[key]))
+    repeated = {each.name for each in context.command.params if getattr(each, "multiple", False)}
+    for key in repeated & set(given):  # data = "lines.txt" is one of several
+        if not isinstance(given[key], list):
+            given[key] = [given[key]]
     if unknown := sorted(set(given) - known):
         raise typer.BadParameter(printable(f"{file} has unknown options: {', '.join(unknown)}"))
     context.default_map = given

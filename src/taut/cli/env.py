@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from taut.cli.errors import typer
+from taut.cli.help import Command, examples
 
 app = typer.Typer()
 PACKAGES = ("taut", "numpy", "numba", "torch", "transformers", "safetensors", "jax", "jinja2",
             "accelerate", "pyarrow", "tokenizers", "sacrebleu")  # fmt: skip
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut env",
+        "taut env > versions.txt",
+    ),
+)
 def env() -> None:
     """Print the installed versions of taut and of the packages it works with."""
     import platform

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from taut._base.optional import MissingPackageError, install
 from taut._base.terminal_text import say
@@ -40,7 +43,31 @@ def explained(command: str, *extras: str) -> Iterator[None]:
         say(f"taut {command}: {error.what}: {mend}", file=sys.stderr)
         raise typer.Exit(2) from None
     except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
+        for line in _own_frames(error):
+            say(line, file=sys.stderr)
         why = str(error) or ("out of memory" if isinstance(error, MemoryError) else repr(error))
         for line in f"taut {command}: {why}".split("\n"):
             say(line, file=sys.stderr)
         raise typer.Exit(2) from None
+
+
+def _own_frames(error: BaseException) -> list[str]:
+    """Where the user's own code failed, as Python shows it; nothing if none of it was running.
+
+    Whoever gives module:function needs the line to mend; frames of taut would not help.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [number for number, frame in enumerate(frames) if _is_own(frame.filename)]
+    if not own:
+        return []
+    shown = traceback.format_list(frames[own[0] :])
+    return ["Traceback of your code:", *(line for each in shown for line in each.splitlines())]
+
+
+def _is_own(file: str) -> bool:
+    if file.startswith("<"):
+        return False
+    path = Path(file).resolve()
+    library = (Path(sysconfig.get_path("stdlib")), Path(__file__).resolve().parents[1])
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return not installed and not any(path.is_relative_to(each) for each in library)

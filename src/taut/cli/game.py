@@ -13,12 +13,19 @@ from typing import Annotated, Any
 
 from taut._base.terminal_text import cells
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import AsJson
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut game pennies.csv --temperature 0.1",
+        "taut game poker.efg --nash --json",
+    ),
+)
 def game(
     file: Annotated[
         Path,
@@ -36,7 +43,10 @@ def game(
         ),
     ] = False,
     method: Annotated[
-        str | None, typer.Option(help="Solver: auto (the default), dsfp, predictive or newton.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Solver: auto (the default), dsfp, predictive or newton."
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
@@ -54,7 +64,10 @@ def game(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw the gap against iterations into this .svg, .png or .html file."),
+        typer.Option(
+            metavar="FILE",
+            help="Draw the gap against iterations into this .svg, .png or .html file.",
+        ),
     ] = None,
     json: AsJson = False,
     show: Annotated[

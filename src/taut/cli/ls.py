@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
-from taut._base.terminal_text import say
+from taut._base.terminal_text import say, shortened
 from taut.cli.audit import FOLDER
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 
 app = typer.Typer()
 
 
-@app.command("ls")
+@app.command("ls", cls=Command, epilog=examples("taut ls", "taut ls audits/2026"))
 def list_records(
     folder: Annotated[Path, typer.Argument(help="Folder of audits.")] = FOLDER,
 ) -> None:
@@ -32,6 +34,12 @@ def show_folder(folder: Path) -> None:
         else:
             state = "complete" if entry.complete else "partial"
             which = f", {entry.shard}" if entry.shard else ""
-            say(f"{entry.file}: {entry.name}{which}, {entry.samples} samples, {state}")
+            source = f" of {shortened(entry.data, 60)}" if entry.data else ""
+            mean = "" if math.isnan(entry.mean) else f", mean {entry.mean:.3f} ({entry.kind})"
+            date = f", {entry.date[:16].replace('T', ' ')}" if entry.date else ""
+            say(
+                f"{entry.file}: {entry.name}{which}, {entry.samples} samples{source}{mean}, "
+                f"{state}{date}"
+            )
     if not found:
         say(f"no audits in {folder}")

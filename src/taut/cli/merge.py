@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from taut._base.terminal_text import say
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import Parquet
 from taut.cli.record_form import RecordForm
 
@@ -17,7 +18,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut merge taut-audit",
+        "taut merge shards/*.json --output whole.json",
+    ),
+)
 def merge(
     records: Annotated[
         list[Path],
@@ -26,8 +33,9 @@ def merge(
     output: Annotated[
         Path | None,
         typer.Option(
+            metavar="FILE",
             help="File of the merged record; by default that of the whole audit, beside the first "
-            "record."
+            "record.",
         ),
     ] = None,
     show: Annotated[

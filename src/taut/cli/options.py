@@ -10,9 +10,15 @@ from typing import Annotated
 from taut.cli.errors import typer
 
 Dtype = Annotated[
-    str, typer.Option(help="Number format of the model: auto, float16, bfloat16, float32, float64.")
+    str,
+    typer.Option(
+        metavar="TYPE",
+        help="Number format of the model: auto, float16, bfloat16, float32, float64.",
+    ),
 ]
-Revision = Annotated[str | None, typer.Option(help="Revision of the model on the Hub.")]
+Revision = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Revision of the model on the Hub.")
+]
 TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run Python code that comes with the model."),

@@ -8,6 +8,7 @@ from typing import Any
 from taut._base.number_text import number_text
 from taut._base.terminal_text import cells, say, shortened
 from taut.audit import (
+    LARGER_STEPS,
     LOOKED_FOR,
     Record,
     consequence_sentence,
@@ -15,8 +16,10 @@ from taut.audit import (
     data_sentences,
     findings,
     layer_pattern,
+    made_sentence,
     short_layer_names,
     shown_rows,
+    verdict,
 )
 from taut.models import constant_key
 
@@ -30,8 +33,11 @@ def show_record(record: Record, lines: int) -> None:
     if record.shard is not None:
         state = f" ({record.shard}{'' if record.shard.complete else ', partial'})"
     say(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
-    for line in (*data_sentences(record.data), *coverage_sentences(record)):
-        say(line)
+    made = made_sentence(record.made)
+    for line in (*data_sentences(record.data), made, *coverage_sentences(record)):
+        if line:
+            say(line)
+    say(verdict(record))
     say("Softmax is 1/2-Lipschitz in every l_p norm: no row has a larger constant.")
     full = [layer.name for layer in record.layers]
     names = dict(zip(full, short_layer_names(full), strict=True))
@@ -45,6 +51,7 @@ def show_record(record: Record, lines: int) -> None:
             say(line)
     if any(layer.grid is not None and layer.grid.rows for layer in record.layers):
         console.print(_grid(record))
+        say(LARGER_STEPS)
     found = findings(record)
     for finding in found:
         say(f"- {finding.text} {finding.advice}".rstrip())

@@ -7,20 +7,29 @@ from typing import Annotated
 
 from taut._base.terminal_text import say
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import Parquet
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut report taut-audit/gpt2-1a2b.json",
+        "taut report taut-audit/gpt2-1a2b.json --output gpt2.html --picture heads.svg",
+    ),
+)
 def report(
     record: Annotated[Path, typer.Argument(help="JSON file of an audit.")],
     output: Annotated[
-        Path | None, typer.Option(help="HTML file to write; by default beside the record.")
+        Path | None,
+        typer.Option(metavar="FILE", help="HTML file to write; by default beside the record."),
     ] = None,
     parquet: Parquet = False,
     picture: Annotated[
-        Path | None, typer.Option(help="Also draw the heat map of the mean constants (.svg).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw the heat map of the mean constants (.svg)."),
     ] = None,
 ) -> None:
     """Write the report of an audit: one HTML file that works offline."""

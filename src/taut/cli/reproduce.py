@@ -8,12 +8,15 @@ from typing import Annotated
 
 from taut.cli import reproduce_training
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, CommandGroup, examples
 from taut.cli.options import comma_separated, command_line, numbers
 from taut.reproduce import EXPERIMENTS, Options
 
 app = typer.Typer(
+    cls=CommandGroup,
     invoke_without_command=True,
     help="Run the papers' experiments, and set their numbers beside those found here.",
+    epilog=examples("taut reproduce figure-1 --quick", "taut reproduce all --output-dir results"),
 )
 USUAL = Options()  # the defaults stand there
 
@@ -36,28 +39,36 @@ def experiment(
     ] = USUAL.quick,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Model for a figure, instead of the paper's: folder, Hub id or file."),
+        typer.Option(
+            metavar="MODEL",
+            help="Model for a figure, instead of the paper's: folder, Hub id or file.",
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(help="Data for a figure, as for taut audit, instead of the paper's."),
+        typer.Option(
+            metavar="FILE|FOLDER",
+            help="Data for a figure, as for taut audit, instead of the paper's.",
+        ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(help="Largest number of images, prompts or states; the paper's by default."),
     ] = None,
-    p: Annotated[str, typer.Option(help="Exponents p of the norms.")] = comma_separated(
-        USUAL.norms
+    p: Annotated[
+        str, typer.Option(metavar="LIST", help="Exponents p of the norms.")
+    ] = comma_separated(USUAL.norms),
+    epsilons: Annotated[str, typer.Option(metavar="LIST", help="Step sizes.")] = comma_separated(
+        USUAL.epsilons
     ),
-    epsilons: Annotated[str, typer.Option(help="Step sizes.")] = comma_separated(USUAL.epsilons),
     scales: Annotated[
-        str, typer.Option(help="Inverse temperatures, for figure-4.")
+        str, typer.Option(metavar="LIST", help="Inverse temperatures, for figure-4.")
     ] = comma_separated(USUAL.scales),
     seed: Annotated[
         int, typer.Option(help="Seed of random inputs, directions and models.")
     ] = USUAL.seed,
     output_dir: Annotated[
-        Path, typer.Option(help="Folder for records, pages and figures.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for records, pages and figures.")
     ] = USUAL.folder,
 ) -> None:
     """Run an experiment of "Softmax is 1/2-Lipschitz" (Nair 2025).
@@ -80,6 +91,14 @@ def experiment(
 
 
 for _name, _experiment in EXPERIMENTS.items():
-    app.command(_name, short_help=_experiment.summary)(experiment)
-app.command("all", short_help="all of the above")(experiment)
+    _typed = f"taut reproduce {_name}"
+    _shown = examples(f"{_typed} --quick", f"{_typed} --output-dir results")
+    _command = app.command(_name, cls=Command, short_help=_experiment.summary, epilog=_shown)
+    _command(experiment)
+app.command(
+    "all",
+    cls=Command,
+    short_help="all of the above",
+    epilog=examples("taut reproduce all --quick", "taut reproduce all --data figure-1=images/"),
+)(experiment)
 app.add_typer(reproduce_training.app)  # without a name: its commands are ours

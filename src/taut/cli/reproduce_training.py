@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from taut.cli.errors import explained, typer
+from taut.cli.help import Command, examples
 from taut.cli.options import command_line
 from taut.reproduce import Options
 
@@ -49,7 +50,13 @@ HeldOut = Annotated[
 Jobs = Annotated[int, typer.Option(help="Number of runs at the same time; they share the cores.")]
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut reproduce translation --steps 200 --seeds 1",
+        "taut reproduce translation --data multi30k --from de --to en --methods base,VAR-III=1e-6",
+    ),
+)
 def translation(  # arguments are read from the context, all alike
     context: typer.Context,
     data: Annotated[
@@ -97,7 +104,13 @@ def translation(  # arguments are read from the context, all alike
     _train("translation", context)
 
 
-@app.command()
+@app.command(
+    cls=Command,
+    epilog=examples(
+        "taut reproduce dialogue --steps 200 --seeds 1",
+        "taut reproduce dialogue --data dailydialog --methods base,cosine",
+    ),
+)
 def dialogue(  # arguments are read from the context, all alike
     context: typer.Context,
     data: Annotated[

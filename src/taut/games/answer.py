@@ -11,6 +11,7 @@ import numpy as np
 
 from taut._base.array import to_host
 from taut._base.bound import Bound
+from taut._base.html_table import html_facts, html_lines
 
 R = TypeVar("R", bound="Answer")
 
@@ -46,6 +47,14 @@ class Answer(ABC):
         """Refuse to speak of a batch as if it were one game."""
         if self.shape:
             raise TypeError(f"this is a batch of shape {self.shape}: pick a game, as in answer[0]")
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The answer to a single game in words, as pairs of name and text."""
+        return [("answer", str(self))]
+
+    def _repr_html_(self) -> str:
+        """The answer in a notebook: a table; of a batch, a line."""
+        return html_lines(str(self)) if self.shape else html_facts(self.facts())
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as lists, numbers, strings and dictionaries, fit for JSON."""

@@ -62,7 +62,7 @@ def solve(
         gap, so that nothing can do harm.
     tolerance
         The gap that is wanted, as a fraction of τ or of the range of the payoffs, whichever is
-        smaller. The distance to the equilibrium is then at most √(2 tolerance).
+        smaller. The distance to the equilibrium is then at most √(2·tolerance).
     max_iterations
         By default what the certificate predicts, or 10,000 without one. A run that ends early says
         so in ``status``, and its gap is right all the same.

@@ -7,6 +7,7 @@ with _needing("taut.models needs PyTorch", "torch"):
 
 from taut.models._data_files.images import normalised_images
 from taut.models._identity.describe import describe_model
+from taut.models._identity.file_stamps import file_stamp, same_environment
 from taut.models._identity.identity import identify
 from taut.models._identity.tensor_digests import combined_digest, tensor_digest
 from taut.models._tracking.key_product import Product
@@ -62,6 +63,7 @@ from taut.models.run_unchanged import copied_tensors, has_lazy_parameters, uncha
 from taut.models.samples import Samples, read_samples
 from taut.models.score_blocks import FusedScores, ScoreBlock, WrittenScores
 from taut.models.softmax_capture import SoftmaxCapture
+from taut.models.tokenizer import tokenizer_of
 from taut.models.weight import Weight, joined_weights
 
 __all__ = [
@@ -118,6 +120,7 @@ __all__ = [
     "draw_seed",
     "embedded_data",
     "embedded_models",
+    "file_stamp",
     "find_attention",
     "find_blocks",
     "find_feed_forward",
@@ -142,8 +145,10 @@ __all__ = [
     "real_rows",
     "replaceable_attention",
     "rms_norm",
+    "same_environment",
     "seeing_itself",
     "tensor_digest",
+    "tokenizer_of",
     "unchanged",
     "visible_mask",
     "watched",

@@ -12,7 +12,7 @@ from taut.models._data_files.images import normalised_images, oddities
 from taut.models._data_files.sound import cut_sounds, sounds
 from taut.models.preprocessing import preprocessor_of
 from taut.models.samples import Samples
-from taut.models.tokenizer import start_token
+from taut.models.tokenizer import start_token, token_text
 
 TokenText = Callable[[int, int], str]
 
@@ -63,7 +63,15 @@ def describe_fit(
     """Say how samples fit a model: how many are truncated, or the size of its images."""
     if samples.kind == "images":
         notes = [*samples.notes, *oddities(samples.items)]
-        return {"image_size": list(reader.size), "notes": notes}
+        return {
+            "image_size": list(reader.size),
+            "preprocessing": {
+                "resized": "bicubic, not cropped",
+                "mean": _numbers(reader.mean),
+                "deviation": _numbers(reader.deviation),
+            },
+            "notes": notes,
+        }
     if samples.kind == "sound":
         return cut_sounds(samples.items, reader)
     if samples.kind != "text":
@@ -75,6 +83,11 @@ def describe_fit(
     most = min(max_length, longest(model))
     cut = sum(length > most for length in lengths)
     return {"max_length": most, "longest": max(lengths), "truncated": cut, "unit": "tokens"}
+
+
+def _numbers(values: Any) -> list[float]:
+    """One number for each of three channels, or one for all."""
+    return [float(value) for value in (values if isinstance(values, Sequence) else [values])]
 
 
 def longest(model: Any) -> int:
@@ -108,7 +121,7 @@ def _text(
     def word(sample: int, query: int) -> str:
         if query >= ids.shape[1]:
             return ""
-        return str(tokenizer.convert_ids_to_tokens(int(ids[sample, query])))
+        return token_text(tokenizer, int(ids[sample, query]))
 
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         # A decoder that is to write this text reads a start token and the text before each token.

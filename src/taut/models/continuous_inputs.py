@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from taut.models._data_files.images import pixels
+from taut.models.sample_kinds import check_kind
 from taut.models.samples import Samples, read_samples
 from taut.models.tokenizer import start_token, tokenizer_of
 
@@ -34,6 +35,8 @@ def read_continuous_inputs(
     if not given:
         raise ValueError("no inputs were given")
     samples = read_samples(given, limit, option="--inputs")
+    if samples.kind != "tensors":  # those are taken as embeddings or pixels
+        check_kind(samples, model)
     if samples.kind == "text":
         return _embedded(samples, model, name, max_length)
     if samples.kind == "tensors":

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from taut.models._tracking.index_arrays import least, one_along, ranks, varies
+from taut.models._tracking.index_arrays import least, narrowed, one_along, ranks, varies
 from taut.models._tracking.model_inputs import STRANGERS, ModelInputs
 from taut.models._tracking.origin import NOT_A_TOKEN, TOKENS, Origin
 from taut.models.captured import Captured
@@ -31,6 +31,9 @@ class AttentionRows(NamedTuple):
     source: str = ""  # the argument of the model that the queries are tokens of, if any
     heads: torch.Tensor | None = None  # the head of every row in the model's own layout
     order: Array | None = None  # rows of the model's layout as they are arranged; None for the same
+    tokens: torch.Tensor | None = None  # of the queries, as origins number them, like ``queries``
+    keys: torch.Tensor | None = None  # tokens of the keys, in the model's layout, keys last
+    key_source: str = ""  # the argument of the model that the keys are tokens of, if any
 
     def arranged(self, numbers: Array) -> Array:
         """One number for each row of the model's layout, as (samples, heads, queries)."""
@@ -48,8 +51,25 @@ class AttentionRows(NamedTuple):
 
     def row(self, sample: int, head: int, query: int) -> torch.Tensor:
         """Scores of one row."""
+        return self.reader.row(self._in_model(sample, head, query))
+
+    def place(self, sample: int, head: int, query: int) -> int:
+        """The position of the query of one row in the input; -1 if it is not a token of it."""
+        token = -1 if self.tokens is None else int(self.tokens[sample, head, query])
+        return token % TOKENS if token > NOT_A_TOKEN else -1
+
+    def key_places(self, sample: int, head: int, query: int) -> Array:
+        """The positions of the keys of one row in the input; -1 for those that are not in it."""
+        if self.keys is None:
+            return np.full(self.reader.keys, -1)
+        row = np.unravel_index(self._in_model(sample, head, query), self.keys.shape[:-1])
+        tokens = self.keys[tuple(int(i) for i in row)].cpu().numpy()
+        return np.where(tokens > NOT_A_TOKEN, tokens % TOKENS, -1)
+
+    def _in_model(self, sample: int, head: int, query: int) -> int:
+        """The number of a row in the model's layout."""
         place = int(np.ravel_multi_index((sample, head, query), self.shape))
-        return self.reader.row(place if self.order is None else int(self.order[place]))
+        return place if self.order is None else int(self.order[place])
 
     @property
     def scores(self) -> torch.Tensor:
@@ -82,8 +102,9 @@ def _by_origin(seen: Captured, inputs: ModelInputs, heads: int | None) -> Attent
         return None
     origin = _visible(seen, seen.origin)
     sample, token = (one_along(part, -1) for part in (origin.sample, origin.token))
+    keys = origin.other
     if origin.other is not None and varies(origin.token, -1):
-        token = one_along(origin.other, -1)  # keys were the left factor
+        token, keys = one_along(origin.other, -1), origin.token  # keys were the left factor
     head = _heads(sample, least(origin.feature, -1), origin.other is not None, heads)
     head = _several(sample, head, token, heads)
     group = (ranks(sample) * (int(head.max()) + 1) + head).flatten()
@@ -105,7 +126,20 @@ def _by_origin(seen: Captured, inputs: ModelInputs, heads: int | None) -> Attent
     return AttentionRows(
         seen.reader, shape, np.where(names < STRANGERS, names, -1), _places(tokens),
         inputs.real(lined, tokens), source, head, None if still else order.cpu().numpy(),
+        tokens, keys, _source_of(keys, inputs),
     )  # fmt: skip
+
+
+def _source_of(tokens: torch.Tensor | None, inputs: ModelInputs) -> str:
+    """The argument that all tokens belong to, as far as they belong to any; else nothing."""
+    if tokens is None:
+        return ""
+    known = narrowed(tokens)
+    known = known[known > NOT_A_TOKEN]
+    if not known.numel():
+        return ""
+    first, last = inputs.name(int(known.min())), inputs.name(int(known.max()))
+    return first if first == last else ""
 
 
 def _visible(seen: Captured, origin: Origin) -> Origin:

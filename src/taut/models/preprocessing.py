@@ -10,6 +10,7 @@ from taut.models._data_files.images import ImagePreprocessing, image_preprocessi
 from taut.models._data_files.sound import features_of
 from taut.models._identity.identity import plain
 from taut.models._identity.tensor_digests import combined_digest
+from taut.models.sample_kinds import check_kind
 from taut.models.samples import Samples
 from taut.models.tokenizer import tokenizer_of
 
@@ -25,10 +26,8 @@ def preprocessor_of(
 
     ``tokens_of`` names another model whose tokenizer is used instead.
     """
+    check_kind(samples, model)
     if samples.kind == "text":
-        reads = getattr(model, "main_input_name", "input_ids")
-        if reads not in ("input_ids", "inputs_embeds"):
-            raise ValueError(f"this model reads {reads}, not text: give images, sound or tensors")
         return tokenizer_of(tokens_of or name, revision)
     if samples.kind == "sound":
         return features_of(name)

@@ -10,12 +10,17 @@ import numpy as np
 import torch
 
 from taut._base.array import namespace
-from taut._base.bound import Bound
-from taut._softmax import interpolate, local_lipschitz
+from taut._softmax import interpolate
 from taut.models._gpu_rows.gpu_rows import row_numbers
 from taut.models.layout import AttentionRows
-from taut.models.masks import HIDDEN
-from taut.models.row_statistics import FORGOTTEN, SUMS, RowSums, reduced
+from taut.models.row_statistics import (
+    FORGOTTEN,
+    SUMS,
+    RowConstants,
+    RowSums,
+    reduced,
+    reduced_with_constants,
+)
 from taut.models.score_blocks import FusedScores, ScoreBlock, WrittenScores
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -75,19 +80,16 @@ def _by_gpu_kernel(reader: FusedScores, norms: Sequence[float]) -> dict[str, Arr
     if found is None:
         return None
     wide = {name: value.double() for name, value in found.items()}
-    rest = wide["log_sum"].expm1()
-    values = numbers_of(
-        RowSums(wide["top"], wide["lowest"], wide["seen"], rest, wide["mean"], wide["first"])
-    )
-    values |= {"one": wide["one"], "two": wide["two"]}
+    wide["rest"] = wide["log_sum"].expm1()
     # What the kernel may err by, several times: an estimate, see its docstring.
     above = 1 + 4 * (8 + math.log(reader.keys)) * 2.0**-23
-    for p in norms:
-        bound = interpolate(namespace(rest), wide["one"] * above, wide["two"] * above, p)
-        values[constant_key(p)] = bound.clamp(max=LIMIT)
+    one, two = wide["one"], wide["two"]
+    constants = RowConstants(one, two, one * above, two * above)
+    values = numbers_of(RowSums(*(wide[name] for name in RowSums._fields)), constants, norms)
     return {name: value.cpu().numpy() for name, value in values.items()}
 
 
+@torch.no_grad()
 def _by_blocks(
     reader: WrittenScores | FusedScores,
     chosen: Array | None,
@@ -97,48 +99,48 @@ def _by_blocks(
     quick: bool,
 ) -> dict[str, Array]:
     """The numbers of the chosen rows, block by block, in the shape of the reader's rows."""
-    found: dict[str, Array] = {}
+    names = (*RowSums._fields, *RowConstants._fields, *more)
+    lines = np.zeros((len(names), *reader.shape))
+    lines[0] = -np.inf  # rows that are not chosen see nothing
     for block in reader.blocks(chosen):
-        for name, value in measure_block(block, norms, more, quick=quick).items():
-            numbers = value.cpu().numpy()
-            if name not in found:
-                found[name] = np.zeros(reader.shape, dtype=numbers.dtype)
-            block.put(found[name], numbers)
-    return found
-
-
-@torch.no_grad()
-def measure_block(
-    block: ScoreBlock, norms: Sequence[float], more: Mapping[str, Measure], *, quick: bool
-) -> dict[str, torch.Tensor]:
-    """The numbers of the rows of a block, and which of them count or are broken."""
-    sums = reduced(block.scores)
-    values = numbers_of(sums)
+        if quick:
+            sums = reduced(block.scores)
+            constants = RowConstants(*[bounded_by_largest(sums, block.scores.shape[-1])] * 4)
+        else:
+            sums, constants = reduced_with_constants(block.scores)
+        others = [measure(block) for measure in more.values()]
+        numbers = torch.stack([each.double() for each in (*sums, *constants, *others)])
+        block.put(lines, numbers.cpu().numpy())
+    parts = torch.from_numpy(lines).unbind(0)
+    first = len(RowSums._fields)
+    sums, constants = RowSums(*parts[:first]), RowConstants(*parts[first : first + 4])
+    values = numbers_of(sums, constants, () if quick else norms)
+    found: dict[str, Array] = {name: value.numpy() for name, value in values.items()}
     if quick:
-        values["one"] = values["two"] = bounded_by_largest(sums, block.scores.shape[-1])
-        values |= {constant_key(p): values["one"] for p in norms}
-    else:
-        one, two = local_lipschitz(_clean(block.scores, values["kept"]), p=(1, 2))
-        values |= {"one": one.value, "two": two.value}
-        values |= {constant_key(p): _upper(one, two, p) for p in norms}
-    return values | {name: measure(block) for name, measure in more.items()}
+        found |= {constant_key(p): found["one"] for p in norms}
+    return found | dict(zip(more, lines[len(names) - len(more) :], strict=True))
 
 
-def numbers_of(sums: RowSums) -> dict[str, torch.Tensor]:
-    """What the sums of rows say besides their constants."""
-    broken = torch.isnan(sums.top) | (sums.top == math.inf)
-    kept = (sums.top > HIDDEN) & ~broken
+def numbers_of(
+    sums: RowSums, constants: RowConstants, norms: Sequence[float]
+) -> dict[str, torch.Tensor]:
+    """What is kept of rows, from their sums and constants."""
+    kept = sums.kept
     entropy = torch.where(kept, sums.entropy, 0.0)
     return {
         "entropy": entropy,
         "evenness": (entropy / sums.seen.clamp(min=2).log()).clamp(0.0, 1.0),
         "top": 1 / (1 + sums.rest),
         "first": sums.first,
+        "leader": sums.leader,
         "range": torch.where(kept, sums.top - sums.lowest, 0.0),
         "score": torch.where(kept, sums.top, 0.0),
         "seen": sums.seen,
         "kept": kept,
-        "broken": broken,
+        "broken": sums.broken,
+        "one": constants.one,
+        "two": constants.two,
+        **{constant_key(p): _upper(constants, p) for p in norms},
     }
 
 
@@ -158,13 +160,8 @@ def _share(rest: torch.Tensor) -> torch.Tensor:
     return 2 * rest / (1 + rest) ** 2
 
 
-def _upper(one: Bound, two: Bound, p: float) -> torch.Tensor:
+def _upper(constants: RowConstants, p: float) -> torch.Tensor:
     """‖M‖₁^θ‖M‖₂^(1−θ) with θ = |1 − 2/p|, rounded up; never above ½."""
-    first, second = one.upper.double(), two.upper.double()
+    first, second = constants.one_upper.double(), constants.two_upper.double()
     found: torch.Tensor = interpolate(namespace(first), first, second, p)
     return found.clamp(max=LIMIT)
-
-
-def _clean(scores: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    """Replace rows that do not count by zeros, so that they do not stop the others."""
-    return scores if bool(kept.all()) else torch.where(kept[..., None], scores, 0.0)

@@ -33,9 +33,10 @@ class ScoreBlock(NamedTuple):
         return self.scores.softmax(dim=-1)
 
     def put(self, into: Array, numbers: Array) -> None:
-        """Put one number for each row of the block into an array of all rows."""
+        """Put numbers of each row of the block, (..., rows), into an array (..., all rows)."""
         first, second, third = self.place
-        into[first, second][:, :, third] = numbers.reshape(into[first, second][:, :, third].shape)
+        part = into[..., first, second, :]
+        part[..., third] = numbers.reshape(part[..., third].shape)
 
 
 class WrittenScores(NamedTuple):

@@ -29,6 +29,27 @@ def tokenizer_of(name: str, revision: str | None = None) -> Any:
     return tokenizer
 
 
+def token_text(tokenizer: Any, token: int) -> str:
+    """A token as a reader writes it, with a space in front where it begins a word.
+
+    Tokenizers have their own signs for spaces and bytes (``Ġlove``, ``▁love``, ``##ing``). A token
+    that is a part of a character keeps them, as no text says it alone.
+    """
+    name = str(tokenizer.convert_ids_to_tokens(token))
+    if token in tokenizer.all_special_ids:
+        return name
+    if "▁" in name:
+        return name.replace("▁", " ")
+    if name.startswith("##"):
+        return name[2:]
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if type(getattr(backend, "model", None)).__name__ == "WordPiece":
+        return f" {name}"
+    text = str(tokenizer.decode([token], clean_up_tokenization_spaces=False))
+    # Decoders of other tokenizers drop what they take for a space at the beginning.
+    return name if "\ufffd" in text or not text else text
+
+
 def start_token(model: Any) -> int:
     """The token that a decoder reads first."""
     names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")

@@ -18,13 +18,26 @@ from taut.networks.certify_model import ModelCertificate, certify_model
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.derivative import local_lipschitz
 from taut.networks.interpreter import Interpreter
+from taut.networks.onnx_files.network import OnnxNetwork
+from taut.networks.onnx_files.read import read_onnx
+from taut.networks.onnx_files.step import UnknownOperationError
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.operations.attention_parameters import HeadNorm, Heads
 from taut.networks.propagation.propagate import margins, propagate
 from taut.networks.propagation.result import Propagation, Slack
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, register
+from taut.networks.verification.verdict import Verdict
+from taut.networks.verification.verify import verify
+from taut.networks.vnnlib_files.read import VnnlibProperty, read_vnnlib
+from taut.networks.vnnlib_files.verify_vnnlib import PropertyVerdict, verify_vnnlib
 from taut.networks.word_changes import WordChanges, nearest_words, word_changes
+from taut.networks.word_replacements import (
+    WordReplacements,
+    nearest_replacements,
+    read_synonyms,
+    synonym_replacements,
+)
 
 __all__ = [
     "Activation",
@@ -36,17 +49,30 @@ __all__ = [
     "MissingRuleError",
     "ModelCertificate",
     "ModelSettings",
+    "OnnxNetwork",
     "Propagation",
+    "PropertyVerdict",
     "Region",
     "Slack",
+    "UnknownOperationError",
+    "Verdict",
+    "VnnlibProperty",
     "WordChanges",
+    "WordReplacements",
     "certified_radius",
     "certify",
     "certify_model",
     "local_lipschitz",
     "margins",
+    "nearest_replacements",
     "nearest_words",
     "propagate",
+    "read_onnx",
+    "read_synonyms",
+    "read_vnnlib",
     "register",
+    "synonym_replacements",
+    "verify",
+    "verify_vnnlib",
     "word_changes",
 ]

@@ -38,14 +38,14 @@ def smallest_margin(ball: AttackedBall, radius: Numbers, steps: int, restarts: i
     worst = torch.full((len(centre),), float("inf"), dtype=torch.float64)
     for restart in range(restarts):
         noise = torch.randn(centre.shape, generator=source, dtype=torch.float64).to(centre)
-        step = _onto(noise, ball.norm) * limit if restart else torch.zeros_like(centre)
+        step = onto(noise, ball.norm) * limit if restart else torch.zeros_like(centre)
         for turn in range(steps + 1):
             with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
                 moved = step.detach().requires_grad_(True)
                 lead = _lead(ball.question.call(centre + moved * scale), label)
                 (slope,) = torch.autograd.grad(lead.sum(), moved)
             worst = torch.minimum(worst, lead.detach().double().cpu())
-            step = _next(step, slope, ball.norm, limit, turn)
+            step = next_step(step, slope, ball.norm, limit, turn)
     return np.asarray(worst.numpy())
 
 
@@ -67,12 +67,12 @@ def radius_of_change(
     return high
 
 
-def _next(
+def next_step(
     step: torch.Tensor, slope: torch.Tensor, norm: float, limit: torch.Tensor, turn: int
 ) -> torch.Tensor:
     """A step towards a smaller margin that stays inside the ball."""
     if norm == 2:
-        step = step - _onto(slope, 2) * limit / 4
+        step = step - onto(slope, 2) * limit / 4
         inside: torch.Tensor = step * (limit / _size(step, 2).clamp(min=1e-30)).clamp(max=1.0)
         return inside
     if norm == 1:  # towards the corner that lowers the margin most, half of it at first
@@ -93,7 +93,7 @@ def _size(step: torch.Tensor, norm: float) -> Any:
     return found.reshape(-1, *[1] * (step.ndim - 1))
 
 
-def _onto(step: torch.Tensor, norm: float) -> torch.Tensor:
+def onto(step: torch.Tensor, norm: float) -> torch.Tensor:
     """The direction, scaled to length 1."""
     found: torch.Tensor = step / _size(step, norm).clamp(min=1e-30)
     return found

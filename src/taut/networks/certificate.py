@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from taut._base.bound import Bound
+from taut._base.html_table import html_lines, html_table
 from taut._base.rounding import Numbers
 from taut.networks.module_tree import ModuleNode
 from taut.networks.region import Region
@@ -17,7 +17,8 @@ VACUOUS = 1000.0
 
 ESTIMATED = (
     "The rounding in this bound is estimated: its proved error grows with the constants of all "
-    "layers and would enlarge the bound (prove_rounding=True gives that one)."
+    "layers and would enlarge the bound (prove_rounding=True gives that one), or a function of "
+    "your own is taken to be as accurate as those of torch."
 )
 
 
@@ -155,7 +156,13 @@ class Certificate:
         return shown(value)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        rows = [
+            ["  " * row["depth"] + (row["module"] or row["class"]), shown(row["bound"]),
+             f"{row['share']:.1%}", row["rule"]]
+            for row in self.rows(2)
+        ]  # fmt: skip
+        table = html_table(["module", "bound", "share", "rule"], rows, numbers=(1, 2))
+        return f"{html_lines(self.headline())}{table}"
 
 
 def _finite(x: float) -> float | None:

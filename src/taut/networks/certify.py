@@ -111,7 +111,7 @@ def certify(
         TOKEN if norm == "token" else FROBENIUS,
         question.where,
         run.tree.root.theorems(),
-        rounding="proved" if run.proved else "estimated",
+        rounding="proved" if run.proved and not run.assumed else "estimated",
     )
     low = lower_bound(question, bound) if measure else None
     return Certificate(bound, low, run.tree.root, y)

@@ -20,6 +20,8 @@ from taut.networks.certify import certify
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.derivative import local_lipschitz
 from taut.networks.domain_points import NetworkDomain
+from taut.networks.model_words import ReplacedWords, model_words
+from taut.networks.onnx_files.read import read_onnx
 
 
 class AttackedRadius(NamedTuple):
@@ -62,6 +64,8 @@ class ModelCertificate:
     classes
         The certified radius of each input's class in l1, l2 and l∞, with that of an attack; empty
         if it was not asked for.
+    words
+        For each text, whether replaced words can change its class; empty if it was not asked for.
     inputs
         What was read, or None if the bound holds for a whole shape.
     """
@@ -71,6 +75,7 @@ class ModelCertificate:
     certificate: Certificate
     derivative: Bound | None
     classes: tuple[AttackedRadius, ...]
+    words: tuple[ReplacedWords, ...]
     inputs: ContinuousInputs | None
 
     def known(self, index: int) -> str:
@@ -117,6 +122,8 @@ class ModelCertificate:
                 "margin": [float(v) for v in first.margin],
                 "norms": {each.name: each.to_dict() for each in self.classes},
             }
+        if self.words:
+            found["words"] = [each.to_dict() for each in self.words]
         return found
 
 
@@ -131,19 +138,14 @@ def certify_model(
     Parameters
     ----------
     model
-        A folder or Hub id of Hugging Face, a .gguf file, or ``module:function``.
+        A folder or Hub id of Hugging Face, a .gguf or .onnx file, or ``module:function``.
     settings
         Inputs or a shape, and how they are bounded.
     progress
         Called with the name of every stage before it begins.
     """
     progress("loading the model")
-    network = load(
-        model,
-        dtype=settings.dtype,
-        revision=settings.revision,
-        trust_remote_code=settings.trust_remote_code,
-    )
+    network = _loaded(model, settings)
     inputs, domain, context = None, _domain(settings.shape, settings), None
     if settings.inputs:
         inputs = read_continuous_inputs(
@@ -173,12 +175,42 @@ def certify_model(
     classes = []
     if inputs is not None and settings.classify:
         for norm in (1, 2, math.inf):
-            progress(f"certifying the classes in l{norm}")
+            stage = f"certifying the classes in l{norm}"
+            progress(stage)
             radius = certified_radius(
-                network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit
-            )
+                network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit,
+                progress=_counted(progress, stage),
+            )  # fmt: skip
+            progress(f"attacking the classes in l{norm}")
             classes.append(AttackedRadius(radius, radius.attack_radius(seed=settings.seed)))
-    return ModelCertificate(model, settings, certificate, derivative, tuple(classes), inputs)
+    words: tuple[ReplacedWords, ...] = ()
+    if inputs is not None and (settings.synonyms or settings.nearest_words):
+        progress("replacing words")
+        words = model_words(network, model, inputs.labels, settings)
+    return ModelCertificate(
+        model, settings, certificate, derivative, tuple(classes), words, inputs
+    )  # fmt: skip
+
+
+def _counted(progress: Callable[[str], object], stage: str) -> Callable[[int, int], object]:
+    """Progress through the inputs of a stage, told after each but the last."""
+
+    def told(done: int, all_: int) -> None:
+        if done < all_:
+            progress(f"{stage}, {done} of {all_} inputs done")
+
+    return told
+
+
+def _loaded(model: str, settings: ModelSettings) -> nn.Module:
+    """The model, in the precision that was asked for."""
+    if model.endswith((".onnx", ".onnx.gz")):
+        network = read_onnx(model)
+        return network if settings.dtype == "auto" else network.to(getattr(torch, settings.dtype))
+    return load(
+        model, dtype=settings.dtype, revision=settings.revision,
+        trust_remote_code=settings.trust_remote_code,
+    )  # fmt: skip
 
 
 def _domain(shape: tuple[int, ...] | None, settings: ModelSettings) -> NetworkDomain | None:

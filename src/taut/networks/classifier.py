@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,10 +20,10 @@ from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import margins, only_estimated
+from taut.networks.propagation.propagate import margins, rounding_of
 from taut.networks.propagation.radius_search import largest_radius
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import Request, checked_request
+from taut.networks.propagation.request import Request, checked_request, deadline_of
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import Slopes, lower_bounds
 from taut.networks.question import Question, ask
@@ -148,11 +147,11 @@ def certified_radius(
     question, device = ask(module, At(inputs, 1.0), None, mask, None, "l2", 0)
     request = checked_request(question, norm, tokens, scale, device)
     eps = precision(module, question.domain) if executed else 0.0
-    logits, estimated = _logits(question, device)
+    logits, rounding = _logits(question, device, eps)
     predicted = logits.argmax(dim=1).cpu().numpy()
     ahead = (margins(predicted, logits.shape[1]).to(logits) * logits[:, None]).sum(dim=-1)
     first_order = np.ones(len(inputs))
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = deadline_of(time_limit)
     radius, finished = np.zeros(len(inputs)), np.ones(len(inputs), dtype=bool)
     for sample in range(len(inputs)):
         label = int(predicted[sample])
@@ -167,8 +166,7 @@ def certified_radius(
             progress(sample + 1, len(inputs))
     return CertifiedRadius(
         radius, predicted, ahead.min(dim=1).values.cpu().numpy(), first_order, request.norm,
-        "estimated" if eps and (estimated or only_estimated(eps)) else "proved",
-        finished, question, request.scale,
+        rounding, finished, question, request.scale,
     )  # fmt: skip
 
 
@@ -238,8 +236,10 @@ class _Search:
         return engine, margins([self.label], tape[-1].width).to(scale)[0][:, None]
 
 
-def _logits(question: Question, device: torch.device) -> tuple[torch.Tensor, bool]:
-    """Logits in float64, and whether some module has no affine bounds."""
+def _logits(
+    question: Question, device: torch.device, eps: float
+) -> tuple[torch.Tensor, Literal["proved", "estimated"]]:
+    """Logits in float64, and how the rounding of bounds is justified."""
     assert isinstance(question.domain, At)
     tapes = [record(question, sample, device) for sample in range(len(question.domain.inputs))]
     outputs = torch.stack([tape[-1].centre for tape in tapes])
@@ -251,4 +251,4 @@ def _logits(question: Question, device: torch.device) -> tuple[torch.Tensor, boo
         )
     if outputs.shape[2] < 2:
         raise ValueError("a classifier has at least two classes")
-    return outputs[:, 0], any(node.kind == "constant" for tape in tapes for node in tape)
+    return outputs[:, 0], rounding_of(tapes, eps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,9 +17,10 @@ from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import margins, only_estimated
+from taut.networks.propagation.propagate import margins, rounding_of
 from taut.networks.propagation.record import record
 from taut.networks.propagation.replacement_set import ReplacementSet
+from taut.networks.propagation.request import deadline_of, refuse_padding
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import lower_bounds
 from taut.networks.question import Question, ask
@@ -84,7 +85,7 @@ def word_changes(
         The embeddings of one input, (1, tokens, width).
     replacements
         For each token that may change, embeddings of what may stand in its place, (many, width).
-        :func:`nearest_words` finds those of the nearest words.
+        :func:`synonym_replacements` and :func:`nearest_replacements` find those of a text.
     mask, executed, optimise
         As in :func:`certified_radius`.
     time_limit
@@ -102,6 +103,8 @@ def word_changes(
     """
     question, device = ask(module, At(x), None, mask, None, "l2", 0)
     found = _checked(x, replacements)
+    refuse_padding(question, list(found), x)
+    deadline = deadline_of(time_limit)
     tape = record(question, 0, device)
     last = tape[-1]
     compare_outputs(question, question.points(1), last.centre[None])
@@ -113,7 +116,6 @@ def word_changes(
     if example is not None:
         return WordChanges("refuted", label, -math.inf, example, many)
     fixed = {token: each.to(device, torch.float64) for token, each in found.items()}
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     eps = precision(module, At(x)) if executed else 0.0
     rows = margins([label], last.width).to(last.centre)[0][:, None]
     try:
@@ -124,7 +126,7 @@ def word_changes(
     terms = (rows * last.centre).flatten(1)
     value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * last.width)
     least = float((value + moved).min())
-    rounding: Any = "estimated" if eps and only_estimated(eps) else "proved"
+    rounding = rounding_of([tape], eps)
     return WordChanges("proved" if least > 0 else "open", label, least, None, many, rounding)
 
 
@@ -145,9 +147,19 @@ def nearest_words(embeddings: torch.Tensor, ids: Any, count: int) -> dict[int, t
     found = {}
     for place, word in enumerate(ids):
         if word is not None:
-            apart = (table.double() - table[int(word)].double()).norm(dim=1)
-            apart[int(word)] = math.inf
-            found[place] = table[apart.topk(min(count, len(table) - 1), largest=False).indices]
+            found[place] = table[nearest(table, int(word), count)]
+    return found
+
+
+def nearest(
+    embeddings: torch.Tensor, word: int, count: int, never: Collection[int] = ()
+) -> torch.Tensor:
+    """The words nearest to one in l2, without it and without those of ``never``."""
+    table = embeddings.detach().double()
+    apart = (table - table[word]).norm(dim=1)
+    left_out = sorted({word, *never})
+    apart[left_out] = math.inf
+    found: torch.Tensor = apart.topk(min(count, len(table) - len(left_out)), largest=False).indices
     return found
 
 

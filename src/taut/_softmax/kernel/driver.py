@@ -55,20 +55,32 @@ def row_constants(x: Matrix, scale: float, ceiling: float, threads: int) -> Matr
     The result has six lines: lower, value and upper of the one, then of the other. ``ceiling`` is
     λ/2 rounded up to the precision of ``x``. A row with NaN or +inf gives NaN.
     """
-    kernel = _compiled(x.dtype.name)
+    fill = constants_kernel(x.dtype, scale, ceiling)
     out = np.empty((6, *x.shape[:-1]), dtype=x.dtype)
     flat = out.reshape(6, -1)
-    relative, absolute = error_bound(x.dtype, scale)
 
     def work(tasks: list[tuple[int, Matrix]]) -> None:
         for first, part in tasks:
             packed = np.require(part, requirements=["C", "A"]).reshape(-1, part.shape[-1])
-            kernel(packed, first, scale, ceiling, relative, absolute, flat)
+            fill(packed, first, flat)
 
     threads = max(1, min(threads, x.size // SHARE))
     tasks = list(_chunks(x, threads))
     in_threads(work, [tasks[i::threads] for i in range(threads)])
     return out
+
+
+def constants_kernel(
+    dtype: np.dtype[Any], scale: float, ceiling: float
+) -> Callable[[Matrix, int, Matrix], None]:
+    """A function that fills the columns of ``out`` from ``first`` on: of (rows, first, out)."""
+    kernel = _compiled(dtype.name)
+    relative, absolute = error_bound(dtype, scale)
+
+    def fill(rows: Matrix, first: int, out: Matrix) -> None:
+        kernel(rows, first, scale, ceiling, relative, absolute, out)
+
+    return fill
 
 
 def error_bound(dtype: np.dtype[Any], scale: float) -> tuple[float, float]:

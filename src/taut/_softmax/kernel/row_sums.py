@@ -58,7 +58,7 @@ def _sums(x: Any, top: Any, deepest: Any) -> Any:
 
 
 def fill_sums(x: Any, hidden: float, out: Any) -> None:
-    """Fill the six lines of ``out`` as ``taut._softmax.row_sums`` describes them (compiled)."""
+    """Fill the seven lines of ``out`` as ``taut._softmax.row_sums`` describes them (compiled)."""
     kind = x.dtype.type
     entries = x.shape[1]
     # Where exponentials are still normal.
@@ -68,11 +68,16 @@ def fill_sums(x: Any, hidden: float, out: Any) -> None:
         if bad > 0 or not np.isfinite(top):
             out[0, i] = np.nan if bad > 0 else top
             out[1, i], out[2, i] = low, seen
-            out[3, i] = out[4, i] = out[5, i] = 0.0
+            out[3, i] = out[4, i] = out[5, i] = out[6, i] = 0.0
             continue
         rest = moment = ties = 0.0
+        leader = 0
         for first in range(0, entries, BLOCK):
             a, b, c = _sums(x[i, first : first + BLOCK], top, deepest)
+            if ties == 0.0 and c > 0:  # the first block with the largest logit: find its place
+                leader = first
+                while x[i, leader] != top:
+                    leader += 1
             rest += a
             moment += b
             ties += c
@@ -81,3 +86,4 @@ def fill_sums(x: Any, hidden: float, out: Any) -> None:
         out[0, i], out[1, i], out[2, i], out[3, i] = top, low, seen, rest
         out[4, i] = moment / (1.0 + rest)
         out[5, i] = one / (1.0 + rest) if x[i, 0] > hidden else 0.0
+        out[6, i] = leader

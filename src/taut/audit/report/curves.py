@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from taut.audit.record import Record
 
 
+# Said wherever steps of some size stand beside local constants.
+LARGER_STEPS = (
+    "A step of some size can move the weights by more than the local constant at its start says: "
+    "on its way it comes to places where softmax is steeper. No step of any size exceeds ½."
+)
+
+
 class RatedCurve(NamedTuple):
     """The numbers of a curve, and what each of them is: exact, upper or lower."""
 
@@ -91,7 +98,7 @@ def _against_steps(grids: Sequence[Grid], j: int) -> Figure:
     norm = f"l{exponent_name(grids[0].norms[j])}"
     meaning = (
         f"Measured on {rows:,} sampled rows, the largest. Their local constants, for infinitely "
-        f"small steps, are at most {upper}."
+        f"small steps, are at most {upper}; larger steps may exceed that, and never ½."
     )
     places = [f"{epsilon:g}" for epsilon in epsilons]
     return _figure(f"Constants in {norm} against the step size", meaning, "ε", places, found)

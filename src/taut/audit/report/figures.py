@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from taut.audit.few_keys import FEW_KEYS
 from taut.audit.report.layer_names import short_layer_names
-from taut.audit.report.svg import draw_bars, draw_cells
+from taut.audit.report.row_groups import groups_of_model
+from taut.audit.report.svg import draw_bars
+from taut.audit.report.svg_cells import draw_cells, fitted_scale
+from taut.audit.report.svg_small import draw_groups
 from taut.audit.report.tables import (
     Array,
     ReportTable,
@@ -17,8 +22,6 @@ from taut.audit.report.tables import (
     head_name,
     layer_name,
 )
-from taut.audit.statistics.column import Column
-from taut.models import LIMIT
 
 if TYPE_CHECKING:
     from taut.audit.record import Record
@@ -35,38 +38,48 @@ class Figure(NamedTuple):
     table: ReportTable
 
 
-# What a heat map shows of each head, and the end of its colours; the largest value if None.
+SENSITIVE = ("less sensitive", "more sensitive")
+# What a heat map shows of each head, with the words at the ends of its scale.
 QUANTITIES = (
-    ("mean", "Mean constant in l2", LIMIT),
-    ("largest", "Largest constant in l2", LIMIT),
-    ("mean_1", "Mean constant in l1 and l∞", LIMIT),
-    ("largest_1", "Largest constant in l1 and l∞", LIMIT),
-    ("entropy", "Entropy", None),
-    ("evenness", "Evenness", 1.0),
-    ("top", "Largest weight", 1.0),
-    ("first", "Weight of the first key", 1.0),
-    ("affinity_upper", "Affinity bound", None),
+    ("mean", "Mean constant in l2", SENSITIVE),
+    ("largest", "Largest constant in l2", SENSITIVE),
+    ("near", "Share of rows near the limit", SENSITIVE),
+    ("mean_1", "Mean constant in l1 and l∞", SENSITIVE),
+    ("largest_1", "Largest constant in l1 and l∞", SENSITIVE),
+    ("entropy", "Entropy", ("one key", "many keys")),
+    ("evenness", "Evenness", ("one key", "all alike")),
+    ("top", "Largest weight", ("many keys", "one key")),
+    ("first", "Weight of the first key", ("low", "sink")),
+    ("range", "Range of scores", ("low", "high")),
+    ("affinity_upper", "Affinity bound", ("low", "high")),
 )
+CONSTANTS = ("mean", "largest", "mean_1", "largest_1")  # which have the limit ½
 
 
 # Where it was estimated.
 CONSEQUENCES = (
-    ("kl_scores", "Consequence of noise on scores", None),
-    ("kl_keys", "Consequence of noise on keys", None),
-    ("kl_values", "Consequence of noise on values", None),
+    ("kl_scores", "Consequence of noise on scores", ("unheard", "heard")),
+    ("kl_keys", "Consequence of noise on keys", ("unheard", "heard")),
+    ("kl_values", "Consequence of noise on values", ("unheard", "heard")),
 )
 
 
-def heat_maps(record: Record) -> list[Figure]:
+class MapLinks(NamedTuple):
+    """What the first heat map leads to, and which of its cells have a dot."""
+
+    link: Callable[[int, int], str]
+    marked: Collection[tuple[int, int]]
+
+
+def heat_maps(record: Record, links: MapLinks | None = None) -> list[Figure]:
     """Layers x heads, one figure for each quantity; the mean constant in l2 first."""
     if not record.layers:
         return []
-    names, columns = [layer_name(layer.name) for layer in record.layers], record.columns
     first, *others = QUANTITIES
     there = CONSEQUENCES if record.has_consequence else ()
     return [
-        _heat_map(title, end, columns[key], _cells(record, key), names)
-        for key, title, end in (first, *there, *others)
+        _heat_map(record, key, title, words, links if key == first[0] else None)
+        for key, title, words in (first, *there, *others)
     ]
 
 
@@ -80,10 +93,11 @@ def _cells(record: Record, key: str) -> Array:
 
 
 def _heat_map(
-    title: str, end: float | None, column: Column, values: Array, names: list[str]
+    record: Record, key: str, title: str, words: tuple[str, str], links: MapLinks | None
 ) -> Figure:
+    names, column = [layer_name(layer.name) for layer in record.layers], record.columns[key]
+    values = _cells(record, key)
     known = values[np.isfinite(values)]
-    most = end or float(known.max(initial=0.0)) or 1.0
     says = f"Heat map, {title} ({column.kind}): {len(values)} layers, {values.shape[1]} heads"
     if known.size:
         form = column.form if column.kind == "estimate" else ".4f"
@@ -93,8 +107,11 @@ def _heat_map(
             f"{names[layer]} head {head}"
         )
     picture = draw_cells(
-        values, short_layer_names(names), title=says, end=most, limit=end == LIMIT, text=column.text
-    )
+        values, short_layer_names(names), title=says,
+        scale=fitted_scale(values, words, limit=key in CONSTANTS), text=column.text,
+        link=None if links is None else links.link,
+        marked=() if links is None else links.marked, full=names,
+    )  # fmt: skip
     named = f"{title} ({column.kind})"
     meaning = f"{column.meaning[0].upper()}{column.meaning[1:]}."
     return Figure(named, meaning, picture, cells_table(named, values, names, column))
@@ -131,3 +148,23 @@ def _bars(title: str, histograms: Array, names: list[str], labels: list[str], ki
     picture = draw_bars(counts, labels, title=says)
     meaning = f"Number of rows by their {kind}; each line is scaled to its own highest bar."
     return Figure(title, meaning, picture, bars_table(f"Rows by constant: {title}", counts, names))
+
+
+def groups(record: Record) -> list[Figure]:
+    """Mean constants of all heads together, by number of keys and by position."""
+    found = []
+    for name, title, meaning in (
+        ("keys", "Mean constant by number of keys", f"Rows with fewer than {FEW_KEYS} keys, paler, "
+         "are kept apart from all other numbers. 8+ stands for 8 to 15, and so on."),
+        ("queries", "Mean constant by position of the query", "The first query is 1. 8+ stands for "
+         "8 to 15, and so on."),
+    ):  # fmt: skip
+        there = groups_of_model(record, name)
+        if len(there) < 2:
+            continue
+        rows = [[each.name, f"{each.mean:.4f}", f"{each.rows:,}"] for each in there]
+        what = "keys" if name == "keys" else "position"
+        table = ReportTable(title, [what, "mean constant", "rows"], rows)
+        says = f"{title}: " + ", ".join(f"{each.name} {each.mean:.3f}" for each in there)
+        found.append(Figure(title, meaning, draw_groups(there, says), table))
+    return found

@@ -1,33 +1,37 @@
-"""The report of an audit: one HTML file without scripts that works offline."""
+"""The report of an audit: one HTML file that works offline, with and without its own script."""
 
 from __future__ import annotations
 
 import base64
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from taut._base.files import write_whole
-from taut._base.optional import needing
-from taut._base.terminal_text import printable
+from taut._base.html_table import html_lines, html_table
+from taut._base.terminal_text import shortened
 from taut.audit.consequence.columns import RANKED_BY
 from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences
 from taut.audit.data_sentences import data_sentences
-from taut.audit.findings import LOOKED_FOR, findings
-from taut.audit.report.curves import curves
-from taut.audit.report.figures import distributions, heat_maps
-from taut.audit.report.svg import standalone, style
+from taut.audit.findings import LOOKED_FOR, Finding, findings
+from taut.audit.report.curves import LARGER_STEPS, curves
+from taut.audit.report.figures import MapLinks, distributions, groups, heat_maps
+from taut.audit.report.head_panel import HeadPanel, anchor, head_panels
+from taut.audit.report.layer_names import layer_pattern, short_layer_names
+from taut.audit.report.standing import standing_figure
+from taut.audit.report.svg import standalone
 from taut.audit.report.tables import (
     ReportTable,
     columns_table,
     facts_table,
     grid_table,
-    head_name,
+    layer_name,
     logits_table,
     ranked_table,
     worst_table,
 )
+from taut.audit.report.templates import rendered
+from taut.audit.verdict import GRAVE, verdict
 
 if TYPE_CHECKING:
     from taut.audit.record import Record
@@ -66,41 +70,39 @@ def fragment(record: Record) -> str:
     shown += [record.columns[RANKED_BY].heading] if record.has_consequence else []
     places = [0, *(ranked.columns.index(heading) for heading in shown)]
     rows = [[row[place] for place in places] for row in ranked.rows[:10]]
-    words = ("head", *shown)
-    head = "".join(f"<th>{escape(word)}</th>" for word in words)
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in rows)
-    title = escape(printable(str(record).splitlines()[0]))
-    return f"<p>{title}</p>{picture}<table><tr>{head}</tr>{lines}</table>"
+    table = html_table(["head", *shown], rows, numbers=range(1, len(shown) + 1))
+    title = f"{str(record).splitlines()[0]}. {verdict(record)}"
+    return f"{html_lines(title)}{picture}{table}"
 
 
 def html(record: Record) -> str:
     """The report of a record as text."""
-    with needing("reports need jinja2", "report"):
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: printable(value) if type(value) is str else value,
-    )
-    return templates.get_template("page.html.j2").render(
+    names = [layer_name(layer.name) for layer in record.layers]
+    short = dict(zip([x.name for x in record.layers], short_layer_names(names), strict=True))
+    panels = head_panels(record, short)
+    found = findings(record)
+    return rendered(
+        "page.html.j2",
         record=record,
         name=record.model.get("name") or "model",
-        style=style(),
+        verdict=verdict(record),
         data=[*data_sentences(record.data), *coverage_sentences(record)],
         consequence=consequence_sentence(record),
         summary=_summary(record),
-        findings=findings(record),
-        places={head_name(row): place for place, row in enumerate(record.ranked, start=1)},
+        findings=found,
+        grave=GRAVE,
+        places=_places(record, panels),
         looked_for=LOOKED_FOR,
-        heat_maps=heat_maps(record),
-        distributions=distributions(record),
+        pattern=layer_pattern(names),
+        standing=standing_figure(record),
+        panels=panels,
+        fewer=len(panels) < sum(row["rows"] > 0 for row in record.heads),
+        pictures=record.pictures,
+        **_figures(record, panels, found),
         columns=columns_table(record),
-        ranked=ranked_table(record),
+        ranked=ranked_table(record, short),
         worst=worst_table(record),
-        curves=curves(record),
+        steps=LARGER_STEPS,
         grid=grid_table(record),
         logits=logits_table(record),
         missed=ReportTable("Attention that was not seen", ["module", "operation"], record.missed),
@@ -113,20 +115,62 @@ def html(record: Record) -> str:
     )
 
 
+def _figures(record: Record, panels: list[HeadPanel], found: list[Finding]) -> dict[str, Any]:
+    """The figures; heads that grave findings name have a dot on the first one."""
+    known = {panel.anchor for panel in panels}
+    numbers = {layer.name: place for place, layer in enumerate(record.layers)}
+    named = {name for each in found if each.kind in GRAVE for name in each.heads}
+    marked = {
+        (numbers[row["layer"]], row["head"])
+        for row in record.heads
+        if f"{row['layer']} head {row['head']}" in named
+    }
+
+    def link(layer: int, head: int) -> str:
+        there = anchor(layer, head)
+        return there if there in known else ""
+
+    return {
+        "heat_maps": heat_maps(record, MapLinks(link, marked)),
+        "marked": marked,
+        "distributions": distributions(record),
+        "groups": groups(record),
+        "curves": curves(record),
+    }
+
+
+def _places(record: Record, panels: list[HeadPanel]) -> dict[str, HeadPanel]:
+    """The panel of each head, by the name that findings call it."""
+    names = [f"{row['layer']} head {row['head']}" for row in record.ranked if row["rows"]]
+    return dict(zip(names, panels, strict=False))
+
+
 def _summary(record: Record) -> dict[str, str]:
-    """The few numbers on top."""
+    """The few facts on top: when, what, on which data, how much."""
     heads = [row for row in record.heads if row["rows"]]
     rows = sum(row["rows"] for row in heads)
-    found = {
-        "samples": f"{record.samples:,}",
-        "layers": f"{len(record.layers):,}",
-        "heads": f"{len(record.heads):,}",
-        "rows of attention": f"{rows:,}",
-    }
+    found = {}
+    made = getattr(record, "made", {})
+    for key in ("date", "command"):
+        if made.get(key):
+            found[key] = str(made[key])
+    parameters = record.model.get("parameters")
+    size = f", {parameters:,} parameters" if type(parameters) is int else ""
+    kind = record.model.get("class")
+    found["model"] = f"{record.model.get('name') or 'model'}{f' ({kind})' if kind else ''}{size}"
+    if record.data.get("kind"):
+        words = data_sentences(record.data)[0].removeprefix("Data: ").rstrip(".")
+        found["data"] = shortened(words, 160)
+    found["measured"] = (
+        f"{rows:,} rows of attention in {len(heads):,} heads of {len(record.layers):,} layers, "
+        f"from {record.samples:,} samples"
+    )
     if heads:
         mean = sum(row["mean"] * row["rows"] for row in heads) / rows
         columns = record.columns
-        for name, value in (("mean", mean), ("largest", max(row["largest"] for row in heads))):
-            column = columns[name]
-            found[f"{name} constant in l2 ({column.kind})"] = column.text(value)
+        told = [
+            f"{name} {columns[name].text(value)} ({columns[name].kind})"
+            for name, value in (("mean", mean), ("largest", max(row["largest"] for row in heads)))
+        ]
+        found["constants in l2"] = f"{', '.join(told)}, over all rows"
     return found

@@ -25,7 +25,7 @@ def draw_lines(
     places
         Words below the axis.
     curves
-        Values from 0 to ½ at the places, by name.
+        Values from 0 to ½ at the places, by name; NaN where there is none.
     axis
         What the places are.
     title
@@ -34,11 +34,13 @@ def draw_lines(
     bottom = TOP + HIGH
     body = list(_frame(places, axis))
     for number, (name, values) in enumerate(curves.items()):
-        points = [(_x(i, len(places)), _y(v)) for i, v in enumerate(values)]
+        there = [i for i, value in enumerate(values) if value == value]  # NaN is left out
+        points = [(_x(i, len(places)), _y(values[i])) for i in there]
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         kind = number % MARKS
         body.append(f'<polyline class="curve dash{kind} c{kind}" points="{line}"/>')
-        for place, value, (x, y) in zip(places, values, points, strict=True):
+        for i, (x, y) in zip(there, points, strict=True):
+            place, value = places[i], values[i]
             says = f"{name}, {axis} {place}: {value:.4f}"
             body.append(f"{_mark(kind, x, y)}<title>{escape(says)}</title></path>")
         y = bottom + 52 + 18 * number
@@ -55,8 +57,8 @@ def _frame(places: Sequence[str], axis: str) -> Iterator[str]:
     for tick in np.arange(0.0, LIMIT + 0.05, 0.1):
         y = _y(float(tick))
         yield f'<text class="end" x="{LEFT - 6:g}" y="{y + 4:.1f}">{tick:.1f}</text>'
-    for i, place in enumerate(places):
-        x = _x(i, len(places))
+    for i in range(0, len(places), -(-len(places) // 8)):  # as many words as there is room for
+        place, x = places[i], _x(i, len(places))
         yield f'<text class="mid" x="{x:.1f}" y="{bottom + 16:g}">{escape(place)}</text>'
     yield f'<text class="mid" x="{LEFT + WIDE / 2:g}" y="{bottom + 34:g}">{escape(axis)}</text>'
     y = _y(LIMIT)

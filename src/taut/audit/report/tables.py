@@ -11,6 +11,7 @@ import numpy as np
 
 from taut._base.number_text import NONE, number_text
 from taut._base.terminal_text import printable
+from taut.audit.consequence.columns import RANKED_BY
 from taut.audit.statistics.column import Column
 from taut.audit.statistics.head_state import BINS
 from taut.models import LIMIT
@@ -64,11 +65,21 @@ def bars_table(caption: str, counts: Array, names: Sequence[str]) -> ReportTable
     return ReportTable(caption, ["where", *columns], rows)
 
 
-def ranked_table(record: Record) -> ReportTable:
-    """Every head with all its numbers."""
-    columns = [each for name, each in record.columns.items() if name not in ELSEWHERE]
+# Columns that are shown first; the others follow.
+FIRST = ("mean", "median_upper", "largest", "near", "entropy", "top", "range", "rows")
+
+
+def ranked_table(record: Record, short: Mapping[str, str] | None = None) -> ReportTable:
+    """Every head with all its numbers; ``short`` are the names of layers that are shown."""
+    known = record.columns
+    first = [*(name for name in known if name == RANKED_BY), *FIRST]
+    names = [*first, *(name for name in known if name not in (*ELSEWHERE, *first))]
+    columns = [known[name] for name in names]
     rows = [
-        [head_name(row), f"{place}"]
+        [
+            head_name(row) if short is None else f"{short[row['layer']]} head {row['head']}",
+            f"{place}",
+        ]
         + [
             each.text(row[each.name]) if row["rows"] or each.name in COUNTED else NONE
             for each in columns

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from taut._base.number_text import number_text
 
+WORDS = "s"  # the form of columns that hold words
 Kind = Literal["exact", "upper", "lower", "sample", "estimate", ""]
 
 
@@ -29,7 +30,7 @@ class Column(NamedTuple):
     norm, theorem
         Norm of a constant, and the theorem that gives it.
     form
-        How its numbers are written.
+        How its numbers are written; ``"s"`` for words.
     drawn
         What it is where not all rows were measured but a sample of them.
     quick
@@ -61,8 +62,10 @@ class Column(NamedTuple):
             kind = "sample" if bounded else self.drawn
         return self._replace(kind=kind)
 
-    def text(self, value: float, form: str = "") -> str:
-        """A number of this column, rounded up if it is an upper bound."""
+    def text(self, value: Any, form: str = "") -> str:
+        """A number of this column, rounded up if it is an upper bound; words as they are typed."""
+        if self.form == WORDS:
+            return repr(value) if value else "–"
         return number_text(value, form or self.form, self.kind)
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class ConstantL2(Statistic):
         yield RowNumber("two", "exact", mean=True, largest=True, end=LIMIT)
 
     def columns(self, state: HeadState) -> Iterable[tuple[Column, Array]]:
-        """Quantiles are upper ends of bins; all else is exact for the rows that were seen."""
+        """Quantiles are upper bounds; all else is exact for the rows that were seen."""
         known: Any = {"norm": "l2", "theorem": "local-2", "quick": "upper"}
         yield (
             Column("mean", "exact", "mean", "mean l2 constant of the rows seen", **known),
@@ -38,9 +38,12 @@ class ConstantL2(Statistic):
             ),
             state.maxima["two"],
         )  # fmt: skip
-        for name, words, share in (("q05", "5 %", 0.05), ("median", "median", 0.5),
-                                   ("q95", "95 %", 0.95)):  # fmt: skip
-            meaning = f"quantile {share:g} of the l2 constants, as the upper end of its bin"
+        for name, words, share in (("q05", "5 % of rows ≤", 0.05), ("median", "median ≤", 0.5),
+                                   ("q95", "95 % of rows ≤", 0.95)):  # fmt: skip
+            meaning = (
+                f"{share:.0%} of the rows have at most this l2 constant: the end of a bin of a "
+                "histogram, at most 0.0025 above the quantile"
+            )
             yield (
                 Column(f"{name}_upper", "upper", words, meaning, **known),
                 state.quantile("two", share),

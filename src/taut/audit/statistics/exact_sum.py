@@ -28,12 +28,30 @@ def exact_sum(terms: Sequence[Array]) -> tuple[Array, list[Array]]:
     >>> exact_sum([total, *rests, np.array([-1e20])])
     (array([1.]), [array([1.e-20])])
     """
+    if len(terms) == 2:
+        return _of_two(*terms)
     entries = zip(*(term.ravel().tolist() for term in terms), strict=True)
-    found = [_expanded(entry) for entry in entries]
+    return _levels([_expanded(entry) for entry in entries], terms[0].shape)
+
+
+def _of_two(first: Array, second: Array) -> tuple[Array, list[Array]]:
+    """The usual case for all entries at once: the error of one addition is a double (Knuth)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = first + second
+        back = total - first
+        rest = (first - (total - back)) + (second - back)
+    if not np.isfinite(total).all():
+        entries = zip(first.ravel().tolist(), second.ravel().tolist(), strict=True)
+        return _levels([_expanded(entry) for entry in entries], first.shape)
+    return total + 0.0, [rest + 0.0] if rest.any() else []
+
+
+def _levels(found: list[list[float]], shape: tuple[int, ...]) -> tuple[Array, list[Array]]:
+    """The doubles of every entry as arrays: the sums, and as many rests as any entry has."""
     levels = np.zeros((max(map(len, found), default=1), len(found)))
     for place, parts in enumerate(found):
         levels[: len(parts), place] = parts
-    total, *rests = (level.reshape(terms[0].shape) for level in levels)
+    total, *rests = (level.reshape(shape) for level in levels)
     return total, rests
 
 

@@ -7,20 +7,27 @@ matter, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from taut._base.settings import AuditSettings
 from taut.audit.statistics import STATISTICS
 from taut.audit.statistics.exact_sum import exact_sum
+from taut.audit.statistics.profile import Profile
 from taut.audit.statistics.statistic import Array, RowNumber
+from taut.audit.statistics.worst_row import WorstRow
 from taut.models import RowMeasurements, constant_key
 
 BINS = 200
 # Rows that were measured, were not drawn, see nothing, hold NaN, or reach the threshold.
 COUNTS = ("rows", "skipped", "hidden", "broken", "above")
 NOT_MEASURED = ("skipped", "hidden", "broken")
+
+
+# By sample, head and query, as arrays have them; None for a row that is not worth it.
+ReadRow = Callable[[int, int, int], WorstRow | None]
 
 
 def row_numbers(norms: Sequence[float]) -> dict[str, RowNumber]:
@@ -60,6 +67,10 @@ class HeadState:
         }
         # The largest affinity bound; infinite where the keys were not known.
         self.affinity = np.zeros(heads)
+        # Mean l2 constants by the number of keys and by the position of the query.
+        self.profiles = {name: Profile(heads) for name in ("keys", "queries")}
+        # The rows of the largest l2 constants, where they were read.
+        self.worst: list[WorstRow | None] = [None] * heads
 
     def add(
         self,
@@ -67,11 +78,13 @@ class HeadState:
         samples: Array,
         queries: Array,
         apart: Array | None = None,
+        read: ReadRow | None = None,
     ) -> None:
         """Add rows; ``samples``, and ``queries`` (samples, heads, queries), say where they are.
 
         Rows of which some number is NaN are broken too: they would hide the maxima of all others.
-        Rows that are ``apart`` do not count here, and neither as hidden nor as broken.
+        Rows that are ``apart`` do not count here, and neither as hidden nor as broken. ``read``
+        gives what is kept of the row with the largest l2 constant, by its place in the arrays.
         """
         values, kept, broken, skipped = measured
         self.counts["skipped"] += skipped.sum(axis=(0, 2))
@@ -96,26 +109,50 @@ class HeadState:
             cells = np.minimum((picked * (BINS / end)).astype(np.int64), BINS - 1)
             counts = np.bincount(head * BINS + cells, minlength=self.heads * BINS)
             self.histograms[name] += counts.reshape(self.heads, BINS)
-        for name in self.maxima:
-            lowered = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
-            for h in np.flatnonzero(lowered >= self.maxima[name]):
-                at = (values[name][:, h] == lowered[h]) & kept[:, h]
-                rows, places = np.nonzero(at)
-                self._raise(name, int(h), lowered[h], samples[rows], queries[rows, h, places])
+        # The first query is 1, so that causal attention has the same groups of both.
+        for name, of_rows in (("keys", values["seen"]), ("queries", queries + 1)):
+            self.profiles[name].add(head, of_rows[kept], values["two"][kept])
+        if self.maxima:
+            self._raise(values, kept, samples, queries, read)
 
     def _plus(self, name: str, *terms: Array) -> None:
         known = (self.sums[name], *self.rests[name])
         self.sums[name], self.rests[name] = exact_sum([*known, *terms])
 
-    def _raise(self, name: str, h: int, best: float, samples: Array, queries: Array) -> None:
-        """Keep a larger maximum and its place, the first if there are several."""
-        if not len(samples):
-            return
-        first = np.lexsort((queries, samples))[0]
-        place = (int(samples[first]), int(queries[first]))
-        if best > self.maxima[name][h] or place < tuple(self.places[name][h]):
-            self.maxima[name][h] = best
-            self.places[name][h] = place
+    def _raise(
+        self,
+        values: dict[str, Array],
+        kept: Array,
+        samples: Array,
+        queries: Array,
+        read: ReadRow | None,
+    ) -> None:
+        """Keep larger maxima and their places, the first place if there are several."""
+        for name in self.maxima:
+            best = np.where(kept, values[name], -np.inf).max(axis=(0, 2))
+            row, head, column = np.nonzero(kept & (values[name] == best[:, None]))
+            query = queries[row, head, column]
+            order = np.lexsort((query, samples[row], head))
+            heads, first = np.unique(head[order], return_index=True)
+            place = np.full((self.heads, 2), -1)
+            place[heads, 0], place[heads, 1] = samples[row][order][first], query[order][first]
+            wins = self._take_larger(name, best, place)
+            if name == "two":
+                for at, h in zip(order[first].tolist(), heads.tolist(), strict=True):
+                    if wins[h]:
+                        found = None if read is None else read(int(row[at]), h, int(column[at]))
+                        self.worst[h] = found
+
+    def _take_larger(self, name: str, best: Array, place: Array) -> Array:
+        """Of each head's maximum and another one the larger, or that with the smaller place."""
+        old, known = self.maxima[name], self.places[name]
+        before = (place[:, 0] < known[:, 0]) | (
+            (place[:, 0] == known[:, 0]) & (place[:, 1] < known[:, 1])
+        )
+        wins: Array = (best > old) | ((best == old) & (best > -np.inf) & before)
+        self.maxima[name] = np.where(wins, best, old)
+        self.places[name] = np.where(wins[:, None], place, known)
+        return wins
 
     def empty(self) -> HeadState:
         """A state of the same kind, in which nothing was seen yet."""
@@ -137,13 +174,13 @@ class HeadState:
         for name in self.sums:
             self._plus(name, other.sums[name], *other.rests[name])
         self.affinity = np.maximum(self.affinity, other.affinity)
+        for name, profile in self.profiles.items():
+            profile.merge(other.profiles[name])
+        for h in range(self.heads):
+            if _claim(other, h) < _claim(self, h):
+                self.worst[h] = other.worst[h]
         for name in self.maxima:
-            for h in range(self.heads):
-                here = (-self.maxima[name][h], *self.places[name][h])
-                there = (-other.maxima[name][h], *other.places[name][h])
-                if there < here:
-                    self.maxima[name][h] = other.maxima[name][h]
-                    self.places[name][h] = other.places[name][h]
+            self._take_larger(name, other.maxima[name], other.places[name])
 
     def mean(self, name: str) -> Array:
         """The mean of each head over its rows."""
@@ -151,8 +188,25 @@ class HeadState:
         return found
 
     def quantile(self, name: str, share: float) -> Array:
-        """A quantile of each head from its histogram, as the upper end of its bin."""
+        """The smallest upper bound of a quantile of each head that is known.
+
+        A quantile is at most the upper end of its bin and at most the largest number. It is also at
+        most mean / (1 - share), as so many rows are at least as large as it is and none is
+        negative: where all rows are in the first bin, this tells quantiles apart.
+        """
         counts = np.cumsum(self.histograms[name], axis=1)
         wanted = np.ceil(share * counts[:, -1:]).clip(1)
         cell = np.argmax(counts >= wanted, axis=1)
-        return np.where(counts[:, -1] > 0, self.tops[name] * (cell + 1) / BINS, np.nan)
+        ends = np.minimum(self.tops[name] * (cell + 1) / BINS, self.maxima[name])
+        by_mean = self.mean(name) / (1 - share) * (1 + 1e-9)  # what sums may err by, and more
+        return np.where(counts[:, -1] > 0, np.minimum(ends, by_mean), np.nan)
+
+
+def _claim(state: HeadState, h: int) -> tuple[Any, ...]:
+    """By what a state's worst row of a head is chosen over another's: the smaller one stays.
+
+    Where places are not known, several rows have the same. Then what is in them decides, so that
+    the order of merging never does.
+    """
+    row = state.worst[h]
+    return (-state.maxima["two"][h], *state.places["two"][h], row is None, row or ())

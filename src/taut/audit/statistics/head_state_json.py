@@ -11,7 +11,9 @@ import numpy as np
 from taut.audit.record_checks import count, finite, integers, numbers, part
 from taut.audit.statistics.exact_sum import check_rests
 from taut.audit.statistics.head_state import HeadState, row_numbers
+from taut.audit.statistics.profile import Profile
 from taut.audit.statistics.statistic import Array
+from taut.audit.statistics.worst_row import WorstRow
 from taut.models import constant_key
 
 
@@ -28,6 +30,8 @@ def state_to_dict(state: HeadState) -> dict[str, Any]:
         "places": _lists(state.places),
         "histograms": _lists(state.histograms),
         "affinity": finite(state.affinity),
+        "profiles": {name: profile.to_dict() for name, profile in state.profiles.items()},
+        "worst": [None if row is None else row.to_dict() for row in state.worst],
     }
 
 
@@ -55,6 +59,13 @@ def state_from_dict(data: dict[str, Any]) -> HeadState:
     _fill_rests(state, part(data, "rests", dict, what))
     _fill(state.maxima, data, "maxima", partial(numbers, missing=-np.inf))
     state.affinity = numbers(data.get("affinity"), (heads,), "affinity", np.inf)
+    profiles = part(data, "profiles", dict, what)
+    for name in state.profiles:
+        state.profiles[name] = Profile.from_dict(profiles.get(name), heads)
+    worst = part(data, "worst", list, what)
+    if len(worst) != heads:
+        raise ValueError(f"{what} has {heads} heads and {len(worst)} worst rows")
+    state.worst = [None if row is None else WorstRow.from_dict(row) for row in worst]
     _check_consistent(state)
     return state
 
@@ -64,6 +75,9 @@ def _check_consistent(state: HeadState) -> None:
     for name, histogram in state.histograms.items():
         if (histogram.sum(axis=1) != state.counts["rows"]).any():
             raise ValueError(f"the histogram {name!r} does not count the rows that there are")
+    for name, profile in state.profiles.items():
+        if (profile.counts.sum(axis=1) != state.counts["rows"]).any():
+            raise ValueError(f"the profile {name!r} does not count the rows that there are")
     if (state.counts["above"] > state.counts["rows"]).any():
         raise ValueError("more rows are above the threshold than there are")
     for name, end in state.tops.items():

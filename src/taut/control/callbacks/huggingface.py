@@ -25,8 +25,7 @@ class HuggingFaceMonitor(_BASE):  # type: ignore[misc, valid-type]
         The trainer whose model is measured. The values go to its ``log``, and so to all that it
         reports to.
     **options
-        Options of :class:`taut.control.Monitor`. ``heads=False`` keeps the log of a large model
-        short.
+        Options of :class:`taut.control.Monitor`; ``heads=True`` logs every head, too.
 
     Attributes
     ----------

@@ -30,8 +30,7 @@ class LightningMonitor(_BASE):  # type: ignore[misc, valid-type]
         LightningModule itself, if ``training_step`` calls ``self(...)``. If not given, it is the
         child with the most parameters that is made of other modules.
     **options
-        Options of :class:`taut.control.Monitor`. ``heads=False`` keeps the logs of a large model
-        short.
+        Options of :class:`taut.control.Monitor`; ``heads=True`` logs every head, too.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ class CosineAttention(MultiheadLayer):
         As in ``torch.nn.MultiheadAttention``, which has the same parameters under the same names:
         its state dict fits.
     nu, scale
-        Factor of the output and of the scores, √(width of a head) if not given: then both are of
+        Factor of the output and of the scores, the root of a head's width if not given: both are of
         the size that they have in dot-product attention.
     epsilon
         What is added to the squared lengths. The constant grows as epsilon^(−1/2).

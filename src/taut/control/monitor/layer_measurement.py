@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,14 @@ import numpy as np
 from taut.models import RowMeasurements
 
 Array = np.ndarray[Any, np.dtype[Any]]
-HEAD = ("largest_score", "mean_entropy", "mean_constant", "largest_constant")
+PREFIX = "taut"  # trackers group what begins alike
+# The numbers of a head by the names that they have in logs.
+HEAD = {
+    "local_constant": "mean_constant",
+    "largest_constant": "largest_constant",
+    "entropy": "mean_entropy",
+    "largest_score": "largest_score",
+}
 
 
 class LayerMeasurement(NamedTuple):
@@ -24,26 +32,36 @@ class LayerMeasurement(NamedTuple):
     broken: int  # rows with NaN or +inf, which do not count
     sigma: dict[str, float]  # spectral norms of the projections, if asked for
 
-    def values(self) -> dict[str, float]:
-        """All numbers under their keys: of each head, then of the layer."""
-        found = {
-            f"attention/{self.name}/head_{h}/{what}": float(getattr(self, what)[h])
+    def heads(self, label: str) -> dict[str, float]:
+        """The numbers of each head under their keys; ``label`` is the name of the layer in logs."""
+        return {
+            f"{PREFIX}/{label}/head_{h:02d}/{name}": float(getattr(self, what)[h])
             for h in range(len(self.largest_score))
-            for what in HEAD
+            for name, what in HEAD.items()
         }
-        return found | self.summary()
 
-    def summary(self) -> dict[str, float]:
+    def summary(self, label: str) -> dict[str, float]:
         """The numbers of the layer: extremes and means over its heads."""
-        whole = {
-            "largest_score": over_heads(self.largest_score, np.max),
-            "mean_entropy": over_heads(self.mean_entropy, np.mean),
-            "lowest_entropy": over_heads(self.mean_entropy, np.min),
-            "mean_constant": over_heads(self.mean_constant, np.mean),
-            "largest_constant": over_heads(self.largest_constant, np.max),
-            **{f"sigma_max/{name}": value for name, value in self.sigma.items()},
-        }
-        return {f"attention/{self.name}/{what}": value for what, value in whole.items()}
+        found = {f"{PREFIX}/{label}/{name}": value for name, value in together([self]).items()}
+        sigma = {f"{PREFIX}/{label}/sigma_max/{name}": v for name, v in self.sigma.items()}
+        return found | sigma
+
+
+def together(layers: Sequence[LayerMeasurement]) -> dict[str, float]:
+    """Extremes and means over the heads of one layer, or of all of them."""
+    if not layers:
+        return {}
+    scores, entropies, means, largest = (
+        np.concatenate([getattr(layer, what) for layer in layers])
+        for what in ("largest_score", "mean_entropy", "mean_constant", "largest_constant")
+    )
+    return {
+        "local_constant": over_heads(means, np.mean),
+        "largest_constant": over_heads(largest, np.max),
+        "entropy": over_heads(entropies, np.mean),
+        "lowest_entropy": over_heads(entropies, np.min),
+        "largest_score": over_heads(scores, np.max),
+    }
 
 
 def over_rows(name: str, measured: RowMeasurements, sigma: dict[str, float]) -> LayerMeasurement:

@@ -12,7 +12,7 @@ from torch import nn
 from taut._base.checks import whole_number
 from taut.control.constraint import Constraint
 from taut.control.monitor.alarms import Alarms, AttentionWarning
-from taut.control.monitor.layer_measurement import LayerMeasurement
+from taut.control.monitor.layer_measurement import PREFIX, LayerMeasurement, together
 from taut.control.monitor.measured_pass import measure_pass
 from taut.control.monitor.next_pass import NextPass, inner, outer
 from taut.models import has_lazy_parameters
@@ -55,7 +55,7 @@ class Monitor:
     constraints
         Constraints whose ``values()`` are logged too, as ``values/NAME``: without the strength.
     heads
-        Log single heads, or only the numbers of their layers. ``history`` has both.
+        Log every head, besides the numbers of layers and of the model. ``history`` always has all.
     keep
         How many measurements ``history`` holds.
     steps
@@ -68,13 +68,17 @@ class Monitor:
         Optimiser steps so far; may be set, if training is resumed from a checkpoint.
     history
         The last measurements.
+    layers
+        The names of layers in logs, such as ``layer_03``, by the paths of their modules. They are
+        numbered in the order in which the model first runs them.
 
     Notes
     -----
-    Keys are ``attention/LAYER/head_H/NAME`` with the names ``largest_score``, ``mean_entropy``
-    (nats), ``mean_constant`` and ``largest_constant`` (the exact local constants of softmax in l2,
-    at most ½), and ``attention/LAYER/NAME`` over the heads of a layer, with ``lowest_entropy`` of
-    a head and ``sigma_max/PROJECTION``. Rows of padding, where ``attention_mask`` is 0, do not
+    Keys are ``taut/NAME`` for the model, ``taut/layer_03/NAME`` for a layer and
+    ``taut/layer_03/head_05/NAME`` for a head. Names are ``local_constant`` and ``largest_constant``
+    (mean and largest of the exact local constants of softmax in l2, at most ½), ``entropy`` (the
+    mean, in nats), ``lowest_entropy`` of a head, and ``largest_score``; layers may have
+    ``sigma_max/PROJECTION`` too. Rows of padding, where ``attention_mask`` is 0, do not
     count. If the additional pass fails, for lack of memory say, there is a warning and training
     continues; errors of ``log`` and of constraints are not caught. Forward hooks of others see that
     pass; they can tell it by ``torch.is_grad_enabled()``. Parameters are not copied, nor are
@@ -94,8 +98,10 @@ class Monitor:
     ...     monitor.step()
     >>> [found.step for found in monitor.history]
     [0, 2, 4]
-    >>> 0 < monitor.history[-1].values["attention/self_attn/head_1/largest_constant"] <= 0.5
+    >>> 0 < monitor.history[-1].values["taut/layer_00/head_01/local_constant"] <= 0.5
     True
+    >>> monitor.layers
+    {'self_attn': 'layer_00'}
     """
 
     def __init__(
@@ -107,7 +113,7 @@ class Monitor:
         weights: bool = False,
         warn: bool = True,
         constraints: Sequence[Constraint] = (),
-        heads: bool = True,
+        heads: bool = False,
         keep: int = 100,
         steps: int = 0,
     ) -> None:
@@ -118,6 +124,7 @@ class Monitor:
         self.history: deque[Measurement] = deque(maxlen=whole_number(keep, name="keep", least=1))
         self._model, self._log, self._weights, self._warn = inner(model), log, weights, warn
         self._constraints, self._heads = tuple(constraints), heads
+        self.layers: dict[str, str] = {}
         self._alarms, self._closed = Alarms(), False
         self._next = NextPass(outer(model), self._before)
         if self.steps % self.every == 0:
@@ -158,10 +165,15 @@ class Monitor:
         return True
 
     def _take(self, layers: list[LayerMeasurement], missed: list[str]) -> dict[str, float]:
-        values = {key: value for layer in layers for key, value in layer.values().items()}
-        logged = dict(values)
-        if not self._heads:
-            logged = {key: value for layer in layers for key, value in layer.summary().items()}
+        logged = {f"{PREFIX}/{name}": value for name, value in together(layers).items()}
+        single: dict[str, float] = {}
+        for layer in layers:
+            label = self.layers.setdefault(layer.name, f"layer_{len(self.layers):02d}")
+            logged |= layer.summary(label)
+            single |= layer.heads(label)
+        values = logged | single
+        if self._heads:
+            logged = dict(values)
         for constraint in self._constraints:
             # Not "penalty/": that is what a trainer adds to the loss, strength included.
             more = {f"values/{key}": float(value) for key, value in constraint.values().items()}

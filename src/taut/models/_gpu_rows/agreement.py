@@ -62,6 +62,8 @@ def difference(found: dict[str, Tensor], exact: dict[str, Tensor], error: Tensor
             allowed = error + EPS * wanted.abs()
         elif name == "seen":
             allowed = torch.zeros_like(wanted)
+        elif name == "leader":  # of scores that rounding moves, nearly equal ones may change places
+            allowed = torch.where(error > 0, torch.inf, 0.0)
         elif name == "mean":
             allowed = allowed + 4 * error * tail
         same = (value == wanted) | (value.isnan() & wanted.isnan())

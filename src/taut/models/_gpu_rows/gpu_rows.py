@@ -59,6 +59,7 @@ def row_numbers(
     - "log_sum": log Σ exp(z − top), so that the largest weight is exp(-log_sum)
     - "mean": Σ p·(z − top), so that the entropy is log_sum − mean
     - "first": the weight of the first key
+    - "leader": the first key with the largest score, exact up to 2²⁴ keys
     - "one", "two": the constants in l1 (or l∞) and in l2
     - "broken": whether a score is NaN or +inf
 

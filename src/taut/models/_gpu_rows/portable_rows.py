@@ -39,6 +39,7 @@ def portable_rows(
         "log_sum": tail.log1p(),
         "mean": (weight * centred).sum(dim=-1) / whole,
         "first": weight[..., 0] / whole,
+        "leader": (z == top[..., None]).int().argmax(dim=-1).to(z.dtype),
         "one": torch.where(alive, one.value, 0.0),
         "two": torch.where(alive, two.value, 0.0),
     }

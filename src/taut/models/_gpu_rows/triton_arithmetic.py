@@ -42,6 +42,14 @@ def exponential(depth):
 
 
 @triton.jit
+def leading(z, columns, keys, top, leader):
+    """The first key with the largest score, in a block or before it."""
+    best = tl.max(z, 1)
+    place = tl.min(tl.where(z == best[:, None], columns[None, :], keys), 1)
+    return tl.where(best > top, place, leader)
+
+
+@triton.jit
 def survey(z, top, ties, second, total, squares):
     """Take a block of scores into the two largest of each row and rough sums below the largest.
 

@@ -14,6 +14,7 @@ from taut.models._gpu_rows.triton_arithmetic import (
     NOTHING,
     first_guess,
     improved,
+    leading,
     plus,
     pole_sums,
     survey,
@@ -21,7 +22,7 @@ from taut.models._gpu_rows.triton_arithmetic import (
 from taut.models.masks import HIDDEN
 
 # One line of the output for each.
-NUMBERS = ("top", "lowest", "seen", "log_sum", "mean", "first", "one", "two", "broken")
+NUMBERS = ("top", "lowest", "seen", "log_sum", "mean", "first", "leader", "one", "two", "broken")
 
 VISIBLE = tl.constexpr(HIDDEN)  # scores up to here are masks
 STEPS = tl.constexpr(30)  # never more than 3 seen
@@ -80,7 +81,9 @@ def _begin(top, ties, second, total, squares):
 
 
 @triton.jit
-def _write(out, size, real, top, ties, lowest, seen, first, total, mean, second, runner_up, x, bad):
+def _write(
+    out, size, real, top, ties, lowest, seen, first, leader, total, mean, second, runner_up, x, bad
+):  # fmt: skip
     """The numbers of the rows in the order of NUMBERS; those of a broken row are NaN."""
     tail = tl.where(seen > 0, ties - 1, 0) + runner_up * total
     whole = 1.0 + tail
@@ -97,9 +100,10 @@ def _write(out, size, real, top, ties, lowest, seen, first, total, mean, second,
     tl.store(out + 3 * size, log_sum + unknown, mask=real)
     tl.store(out + 4 * size, mean + unknown, mask=real)
     tl.store(out + 5 * size, weight + unknown, mask=real)
-    tl.store(out + 6 * size, 2.0 * (tail / whole) / whole + unknown, mask=real)
-    tl.store(out + 7 * size, x / whole + unknown, mask=real)
-    tl.store(out + 8 * size, (bad > 0).to(tl.float32), mask=real)
+    tl.store(out + 6 * size, leader + unknown, mask=real)
+    tl.store(out + 7 * size, 2.0 * (tail / whole) / whole + unknown, mask=real)
+    tl.store(out + 8 * size, x / whole + unknown, mask=real)
+    tl.store(out + 9 * size, (bad > 0).to(tl.float32), mask=real)
 
 
 @triton.jit
@@ -124,7 +128,7 @@ def rows_kernel(
     bias += batch * b_batch + head * b_head
     zero, none = tl.zeros((ROWS,), tl.float32), tl.zeros((ROWS,), tl.int32)
     top, second, first, lowest = zero + NOTHING, zero + NOTHING, zero + NOTHING, zero - NOTHING
-    ties, seen, broken, working = none, none, none, none > 0
+    ties, seen, broken, working, leader = none, none, none, none > 0, none.to(tl.int64)
     total, mean, squares, g = zero.to(tl.float64), zero.to(tl.float64), zero, zero + 1.0
     rough, runner_up, room, x = zero, total, total, total
     step, pending = 0, 2
@@ -144,6 +148,7 @@ def rows_kernel(
                 seen += tl.sum((z > NOTHING).to(tl.int32), 1)
                 lowest = tl.minimum(lowest, tl.min(tl.where(z > NOTHING, z, float("inf")), 1))
                 first = tl.maximum(first, tl.max(tl.where(columns[None, :] == 0, z, NOTHING), 1))
+                leader = leading(z, columns, keys, top, leader)
                 top, ties, second, rough, squares = survey(z, top, ties, second, rough, squares)
             else:
                 at_second, part_0, part_1, part, nearer_part = pole_sums(z, second, g)
@@ -169,5 +174,5 @@ def rows_kernel(
     x = tl.where(working, float("nan"), x)  # not solved
     _write(
         out + (batch * heads + head) * queries + rows, size, real, top, ties, lowest, seen, first,
-        total, mean, second, runner_up, x, broken,
+        leader, total, mean, second, runner_up, x, broken,
     )  # fmt: skip

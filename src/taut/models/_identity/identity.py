@@ -57,13 +57,13 @@ def identify(model: nn.Module, place: str = "", *, code: Sequence[str] = ()) -> 
         "code": files.files,
         "devices": sorted({p.device.type for p in model.parameters()}),
         "versions": {**versions(_LIBRARIES), **files.versions},
-        "taut": _taut(tuple(code)),
+        "taut": taut_digest(tuple(code)),
         "unknown": sorted(unknown),
     }
 
 
 @cache
-def _taut(code: tuple[str, ...]) -> str:
+def taut_digest(code: tuple[str, ...]) -> str:
     """A digest of the code of taut that is used: these modules and all that they import."""
     found = source_files(("taut.models", *code), lambda name: name.startswith("taut."))
     return combined_digest(json.dumps(found.files).encode()).hex()

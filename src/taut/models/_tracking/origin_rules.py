@@ -153,8 +153,8 @@ def pointwise(shape: Any, given: Given) -> Origin | None:
     size = torch.Size(shape).numel()
     whole = [o for t, o in fitting if t.numel() == size]
     if whole:
-        pairs = [o for o in whole if o.other is not None]
-        return (pairs[0] if pairs else min(whole, key=_unknown)).expand(shape)
+        whole = [o for o in whole if o.other is not None][:1] or whole
+        return (whole[0] if len(whole) == 1 else min(whole, key=_unknown)).expand(shape)
     origin = fitting[0][1]
     origin = origin.expand(shape)
     for _, second in fitting[1:]:

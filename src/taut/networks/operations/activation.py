@@ -15,17 +15,20 @@ class ActivationOperations(Setting):
 
     def known(self, function: Any) -> Activation:
         """An activation with its slopes, or an error that says how to give one."""
-        return known_activation(function)
+        found = known_activation(function)
+        self.assumed = self.assumed or not found.accurate
+        return found
 
     def activation(self, x: Region, function: Any, name: str | None = None) -> Region:
         """A function applied to every number: a module or function of torch, or Activation.
 
         Rounding: a few operations and elementary functions, in all less than 8 EPS of
         ``L|x| + |φ(0)|`` for every activation of the table, as their relative condition is at most
-        that; a function of your own must be as accurate in float64. A jump counts in full.
+        that. A function of your own is taken to be as accurate, and the rounding of the
+        certificate is then called estimated. A jump counts in full.
         """
         self.tokens_only(x)
-        act = function if isinstance(function, Activation) else self.known(function)
+        act = self.known(function)
         rule = f"slopes {act.low:.4g} to {act.high:.4g}"
         self.leaf(name, "activation", act.constant, rule, "activation-slope")
         size = plus(times(act.constant, x.length), times(act.at_zero, root(x.width)))

@@ -27,14 +27,33 @@ UNIT = (0.0, 1.0)
 
 
 class Activation(NamedTuple):
-    """A function of one number: how to compute it, and its slopes."""
+    """A function of one number: how to compute it, and its slopes.
+
+    Attributes
+    ----------
+    function
+        Applied to tensors, entry by entry.
+    low, high
+        Its smallest and largest slope.
+    jump
+        How far it jumps where it is computed as another function from some point on.
+    bend
+        Lipschitz constant of its slope; infinite for a function with a kink.
+    hinge
+        Slope left of 0 of a function that is the identity right of it.
+    accurate
+        Whether it is known to err by less than 8 units of L|x| + |φ(0)| in the precision that it is
+        computed in, as the functions of torch do. Bounds that rest on another one say that their
+        rounding is estimated.
+    """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     low: float
     high: float
-    jump: float = 0.0  # where it is computed as another function from some point on
-    bend: float = math.inf  # Lipschitz constant of its slope; infinite for what has a kink
-    hinge: float | None = None  # slope left of 0 of a function that is the identity right of it
+    jump: float = 0.0
+    bend: float = math.inf
+    hinge: float | None = None
+    accurate: bool = False
 
     @property
     def constant(self) -> float:
@@ -177,13 +196,15 @@ def activation_of(function: Any) -> Activation | None:
     if isinstance(function, nn.PReLU):  # its weight must follow the precision of the input
         weight = function.weight.detach()
         hinge = float(weight) if weight.numel() == 1 else None
-        return Activation(lambda x: functional.prelu(x, weight.to(x)), *slopes, hinge=hinge)
+        return Activation(
+            lambda x: functional.prelu(x, weight.to(x)), *slopes, hinge=hinge, accurate=True
+        )
     jump = 0.0
     if isinstance(function, nn.Softplus):  # beyond its threshold torch takes the identity
         jump = math.log1p(math.exp(-function.threshold)) / function.beta
     elif function is functional.softplus:
         jump = math.log1p(math.exp(-20.0))
-    return Activation(function, *slopes, jump, _bend(function), _hinge(function))
+    return Activation(function, *slopes, jump, _bend(function), _hinge(function), accurate=True)
 
 
 def _bend(function: Any) -> float:

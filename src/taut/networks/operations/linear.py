@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from taut._base.rounding import plus, times
+from taut._base.rounding import enlarged, plus, times
 from taut.networks.operations.setting import Setting
 from taut.networks.region import LastLinear, Region, longest
 from taut.networks.weight_norms import frobenius, largest, length, spectral
@@ -49,18 +49,18 @@ class LinearOperations(Setting):
         return y.but(last=LastLinear(x, weight))
 
     def scale(self, x: Region, factors: torch.Tensor | float, name: str | None = None) -> Region:
-        """Each coordinate times its factor. Rounding: one operation."""
+        """Each coordinate times its factor. Rounding: a product, and one more in the factor."""
         values = (
             torch.as_tensor(factors, dtype=torch.float64)
             if isinstance(factors, float)
             else self.tensor(factors)
         )
         self.tokens_only(x)
-        constant = largest(values)
+        constant = enlarged(largest(values), 1)
         self.leaf(name, "scale", constant, "largest factor", "spectral")
         centre = None if x.centre is None else x.centre * values
         size = times(constant, x.length)
-        return x.moved(centre, constant, size, self.rounding(x, size, 1), x.width)
+        return x.moved(centre, constant, size, self.rounding(x, size, 2), x.width)
 
     def patches(
         self, x: Region, weight: torch.Tensor, bias: torch.Tensor | None, name: str | None = None

@@ -9,7 +9,6 @@ import torch
 
 from taut._base.rounding import EPS, Numbers, hypotenuse, plus, root, times, up
 from taut.networks.operations.activation import ActivationOperations
-from taut.networks.operations.activation_slopes import Activation
 from taut.networks.operations.linear import Affine, applied
 from taut.networks.operations.setting import Setting
 from taut.networks.region import Region
@@ -38,7 +37,7 @@ class MlpOperations(ActivationOperations):
         Rounding: that of the linear maps and of the activation, each multiplied by the constants of
         what follows, none of which depends on the centre.
         """
-        act = function if isinstance(function, Activation) else self.known(function)
+        act = self.known(function)
         (w1, b1), (w2, b2) = first, second
         self.fits(x, w1.shape[1], "an MLP")
         norm1, norm2 = spectral(w1), spectral(w2)
@@ -73,7 +72,7 @@ class MlpOperations(ActivationOperations):
         multiplied by, b one of the value. The activation errs by less than 8 EPS of
         ``L|g| + |φ(0)|``, which the values multiply; the last map is linear.
         """
-        act = function if isinstance(function, Activation) else self.known(function)
+        act = self.known(function)
         self.fits(x, gate[0].shape[1], "a gated MLP")
         g, opened = _coordinates(self, x, gate)
         u, values = _coordinates(self, x, value)

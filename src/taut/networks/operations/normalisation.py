@@ -1,20 +1,21 @@
-"""Norm layers: LayerNorm and RMSNorm of every token."""
+"""Norm layers: LayerNorm and RMSNorm of every token, BatchNorm with fixed statistics."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from taut._base.rounding import EPS, Numbers, down, over, plus, reduced, root, times
+from taut._base.rounding import EPS, Numbers, down, enlarged, over, plus, reduced, root, times
 from taut.networks.operations.setting import Setting
-from taut.networks.region import Region
+from taut.networks.region import Region, longest
 from taut.networks.weight_norms import host, largest, length
 
 
 class NormOperations(Setting):
-    """LayerNorm and RMSNorm."""
+    """LayerNorm, RMSNorm and BatchNorm."""
 
     def normalise(
         self,
@@ -54,6 +55,32 @@ class NormOperations(Setting):
         size = plus(times(top, unit), fixed)
         lost = plus(times(constant, x.length), times(2.0, size))
         return x.moved(centre, constant, size, self.rounding(x, lost, x.width + 8), x.width)
+
+    def batch_norm(self, x: Region, fixed: FixedNorm, name: str | None = None) -> Region:
+        """BatchNorm as it is used: (x − mean)·factor + shift, the statistics being fixed.
+
+        Its constant is the largest factor. Rounding: the factor errs by 4 units, its product with
+        the mean by 6 and with x by 5; whether these are subtracted before or after, 8 units of
+        |factor·x| + |factor·mean| + |shift| are enough.
+        """
+        factor, mean, shift = (self.tensor(each) for each in fixed)
+        constant = enlarged(largest(factor), 4)
+        self.leaf(name, "norm", constant, "largest factor", "spectral")
+        centre = None
+        if x.centre is not None:
+            centre = (x.centre - mean) * factor + shift
+        shape = x.image or (x.tokens, x.width)
+        far = [longest(each.expand(shape)[None])[0] for each in (factor * mean, shift)]
+        size = enlarged(plus(times(constant, x.length), *far), 8)
+        return x.moved(centre, constant, size, self.rounding(x, size, 8), x.width)
+
+
+class FixedNorm(NamedTuple):
+    """BatchNorm in eval mode: each is of the shape of a token or image, or broadcasts to it."""
+
+    factor: torch.Tensor
+    mean: torch.Tensor
+    shift: torch.Tensor
 
 
 def _least_spread(x: Region, power: torch.Tensor) -> Numbers:

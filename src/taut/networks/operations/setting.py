@@ -35,6 +35,8 @@ class Setting:
         token on from those before it.
     tree
         Where constants and their reasons are written.
+    assumed
+        Whether the rounding of some function had to be taken on trust.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Setting:
         self.dry = dry
         self.proved = proved
         self.tree = TreeWriter()
+        self.assumed = False
 
     def explain(self, rule: str, *theorem: str) -> None:
         """Say in a few words what the constant of the module in hand is made of."""

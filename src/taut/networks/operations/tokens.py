@@ -1,4 +1,4 @@
-"""Sums, means and choices of tokens: residuals, pooling, concatenation."""
+"""Sums, means and choices of tokens: residuals, pooling, concatenation, other orders."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import numpy as np
 import torch
 
-from taut._base.rounding import down, enlarged, hypotenuse, over, plus
+from taut._base.rounding import down, enlarged, hypotenuse, over, plus, root, times
+from taut.networks.operations.places import Places
 from taut.networks.operations.setting import Setting
 from taut.networks.region import Region, longest
+from taut.networks.rounding_error import EXACT
 
 
 class TokenOperations(Setting):
@@ -75,3 +77,23 @@ class TokenOperations(Setting):
             err=hypotenuse(x.err, y.err),
             drift=hypotenuse(x.drift, y.drift),
         ).placed(centre, hypotenuse(x.radius, y.radius), hypotenuse(x.length, y.length))
+
+    def rearrange(self, x: Region, places: torch.Tensor, name: str | None = None) -> Region:
+        """The entries of an input in other places, such as the windows of an image.
+
+        ``places`` is (tokens, width) and counts the entries of x, tokens one after another or the
+        pixels of an image; −1 is a zero. An entry that stands in m places counts √m in l2. A token
+        that reads k others, no entry more than r times, is at most √(kr) times as long as they.
+        Nothing is rounded.
+        """
+        read = Places(places, 1 if x.image else x.tokens, x.width)
+        longer = root(read.widest * read.within)
+        constant = root(read.most) if self.norm == "l2" else longer
+        if constant > 1:  # otherwise there is nothing to tell
+            self.leaf(name, "rearrange", constant, "root of how often an entry is read")
+        centre = None
+        if x.centre is not None:
+            centre = read.applied(x.centre.flatten(1))
+        tokens, width = places.shape
+        size = times(longer, x.length)
+        return x.but(tokens=tokens, image=()).moved(centre, constant, size, EXACT, width)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from taut._base.rounding import EPS
+from taut.networks.propagation.attention_below import pull_below
 from taut.networks.propagation.attention_scores import MovedScores, bound_scores
+from taut.networks.propagation.choices import AttentionChoices
 from taut.networks.propagation.node import Node, Pulled, UnboundedError
 from taut.networks.propagation.rows import Rows, heads_apart
 from taut.networks.propagation.softmax_remainder import Remainder, softmax_remainder
 from taut.networks.propagation.softmax_rows import JointRows
 from taut.networks.propagation.value_change import ValueChange
+from taut.networks.propagation.value_factors import LIMIT
+from taut.networks.propagation.value_reference import ValueReference
 
 if TYPE_CHECKING:
     from taut.networks.propagation.engine import Engine
@@ -47,6 +51,9 @@ class AttentionNode(Node):
         self.found: tuple[MovedScores, Remainder] | None = None
         self.joint: JointRows | None = None
         self.change: ValueChange | None = None
+        self.choices: AttentionChoices | None = None  # of rows from below
+        self.reference: ValueReference | None = None
+        self.asked: torch.Tensor | None = None  # the first row that came last from below
 
     @property
     def work(self) -> float:
@@ -115,7 +122,8 @@ class AttentionNode(Node):
         self.found = (scores, remainder)
         length = None if self.joint is None else self.joint.change(remainder.gap)
         factors = engine.factors(self.values, self.kv_heads)
-        self.change = ValueChange(factors, remainder.change, length, self.group)
+        limit = LIMIT / 10 if engine.quick else LIMIT
+        self.change = ValueChange(factors, remainder.change, length, self.group, limit)
         self._sizes(engine, remainder)
 
     def _weight_doubt(self) -> float:
@@ -155,6 +163,11 @@ class AttentionNode(Node):
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The derivative at the centres; the softmax, score and value errors after contraction."""
+        if lower:
+            first = rows.dense(self.tokens)[0].detach()
+            self.asked = heads_apart(first, self.heads).transpose(0, 1)
+        if lower and self.choices is not None:
+            return pull_below(self, rows, self.choices)
         assert self.found is not None
         assert self.change is not None
         scores, remainder = self.found
@@ -186,10 +199,10 @@ class AttentionNode(Node):
         on_v = torch.einsum("shij,shid->shjd", p.expand(len(rows), -1, -1, -1), a)
         pulled = (
             rows.but(on_q.transpose(1, 2).flatten(2)),
-            Rows(self._shared(on_k)),
-            Rows(self._shared(on_v)),
+            Rows(self.shared(on_k)),
+            Rows(self.shared(on_v)),
         )
-        return Pulled(pulled, shift, error * (1 + 1e-9), self._rounding(rows, top + bottom))
+        return Pulled(pulled, shift, error * (1 + 1e-9), self.rounding_of(rows, top + bottom))
 
     def _pick(self, data: torch.Tensor, rows: Rows) -> torch.Tensor:
         """(heads, queries, ...) beside the rows, (1 or rows, heads, queries or 1, ...)."""
@@ -197,12 +210,12 @@ class AttentionNode(Node):
             return data[None]
         return data.transpose(0, 1)[rows.token].unsqueeze(2)
 
-    def _shared(self, x: torch.Tensor) -> torch.Tensor:
+    def shared(self, x: torch.Tensor) -> torch.Tensor:
         """(rows, heads, tokens, width) as (rows, tokens, kv_heads·width), shared heads added up."""
         x = x.reshape(len(x), self.kv_heads, self.group, *x.shape[2:]).sum(dim=2)
         return x.transpose(1, 2).flatten(2)
 
-    def _rounding(self, rows: Rows, width: torch.Tensor) -> torch.Tensor:
+    def rounding_of(self, rows: Rows, width: torch.Tensor) -> torch.Tensor:
         """Coefficients err by γ of their size, and weights by their doubt.
 
         A row of length |a| reads values of length V: centred, |β| ≤ 2|a|V errs by γ of that, which

@@ -99,7 +99,7 @@ def _centred(
     """Radius of the linear part of the centred scores, by a row of its own for each of them."""
     seen = node.seen & node.needed.to(p.device)[None, :, None]
     index = seen.nonzero()
-    joint = p.numel() * engine.entries < LARGEST_TABLE
+    joint = p.numel() * engine.entries < LARGEST_TABLE and not engine.quick
     radius, rest = torch.zeros_like(p), torch.zeros_like(p)
     linear = None
     where = (index[:, 0], index[:, 1], index[:, 2])

@@ -71,6 +71,7 @@ class ConstantNode(Node):
         given = {"context": regions[1]} if len(regions) > 1 else {}
         found: Region = rule.bound(run, self.module, regions[0], **given, **self.inputs)
         run.done()
+        self.assumed = run.assumed
         return found
 
     def prepare(self, engine: Engine) -> None:

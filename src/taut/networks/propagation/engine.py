@@ -59,6 +59,9 @@ class Engine:
         ``time.monotonic()`` at which to give up.
     checkpoints
         Whether rows may end at checkpoints; None for large networks only.
+    quick
+        Whether to leave out, on the way, what takes long and rarely pays for deep networks in l∞:
+        joint bounds of scores, and contractions of many rows with all entries of the input.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class Engine:
         eps: float = 0.0,
         progress: Callable[[int, int], object] = lambda done, all_: None,
         deadline: float = float("inf"),
+        *,
         checkpoints: bool | None = None,
+        quick: bool = False,
     ) -> None:
-        self.nodes, self.inputs, self.deadline = nodes, inputs, deadline
+        self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
-        self.entries = int((inputs.scale > 0).sum())
+        self.entries = inputs.columns
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
@@ -134,6 +139,7 @@ class Engine:
         first = min(node.index for node, _ in starts)
         widest = max(node.width for node in self.nodes[: first + 1])
         tokens = max(node.tokens for node in self.nodes)
+        widest = max(widest, -(-self.entries // tokens))  # what is left at the input
         chunk = max(16, int(MEMORY / (tokens * widest)))
         stop = self._stop(first, float("inf") if trail else count)
         parts = []

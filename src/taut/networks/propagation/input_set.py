@@ -48,6 +48,11 @@ class InputSet:
         # Rounding of the scaled coefficients and of a sum over all entries, twice over.
         self._enlarge = 1 + (scale.numel() + 16) * 2.0**-52
 
+    @property
+    def columns(self) -> int:
+        """How many numbers :meth:`entries` makes of a row that reads all tokens."""
+        return int(self.moving.sum()) * self.scale.shape[-1]
+
     def entries(self, rows: Rows) -> InputRows:
         """The rows in units of the set, without tokens that are fixed."""
         if rows.token is not None:
@@ -65,8 +70,33 @@ class InputSet:
         elif self.norm == 1:
             found = values.abs().amax(dim=-1)
         else:
-            found = values.abs().sum(dim=-1)
+            # without a copy of the absolute values, which took most of the time
+            found = torch.linalg.vector_norm(values, ord=1, dim=-1)
         return found * self._enlarge
+
+    def holds(self, far: torch.Tensor) -> torch.Tensor:
+        """Which deviations from the centre, (many, tokens, width), surely lie in the set."""
+        fixed = self.scale == 0
+        still = ((far == 0) | ~fixed).flatten(1).all(dim=1)
+        share = torch.where(fixed, 0.0, far / torch.where(fixed, 1.0, self.scale)).flatten(1)
+        size = torch.linalg.vector_norm(share, ord=self.norm, dim=1)
+        return still & (size * self._enlarge <= 1)
+
+    def corners(self, values: torch.Tensor) -> torch.Tensor:
+        """Deviations, (functions, tokens, width), where functions with such coefficients are least.
+
+        The coefficients are in units of the set, (functions, entries of moving tokens).
+        """
+        if self.norm == 2:
+            best = -values / values.norm(dim=-1, keepdim=True).clamp(min=1e-300)
+        elif self.norm == 1:
+            top = values.abs().argmax(dim=-1, keepdim=True)
+            best = torch.zeros_like(values).scatter(1, top, -values.gather(1, top).sign())
+        else:
+            best = -values.sign()
+        found = self.scale.new_zeros(len(values), *self.scale.shape)
+        found[:, self.moving] = best.reshape(len(values), -1, self.scale.shape[1])
+        return found * self.scale * (1 - 1e-6)
 
     def square(self, linear: torch.Tensor) -> torch.Tensor:
         """Largest sum of squares of functions (..., functions, entries) in units of the set.

@@ -136,6 +136,36 @@ class ShiftNode(Node):
         return Pulled((rows,))
 
 
+class BatchNormNode(Node):
+    """BatchNorm with fixed statistics: (x − mean)·factor + shift, each (tokens, width).
+
+    Rounding: see :meth:`NormOperations.batch_norm`.
+    """
+
+    def __init__(
+        self, x: Node, factor: torch.Tensor, mean: torch.Tensor, shift: torch.Tensor
+    ) -> None:
+        self.factor, self.mean, self.shift = factor, mean, shift
+        super().__init__(x)
+
+    def value(self) -> torch.Tensor:
+        """(x − mean)·factor + shift."""
+        return (self.parents[0].centre - self.mean) * self.factor + self.shift
+
+    def prepare(self, engine: Engine) -> None:
+        """The largest factor of each token."""
+        (x,) = self.parents
+        most = self.factor.abs().amax(dim=-1) * (1 + 8 * EPS)
+        self.sizes = most * x.sizes
+        fixed = (self.factor * self.mean).norm(dim=-1) + self.shift.norm(dim=-1)
+        self.local = engine.unit * 8 * (most * x.longest + fixed)
+
+    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
+        """The rows times the factors."""
+        values = rows.values * rows.of(self.factor)
+        return Pulled((rows.but(values),), rounding=8 * EPS * rows.weighed(self.sizes))
+
+
 class AddNode(Node):
     """The sum of two, as in a residual connection."""
 
@@ -162,7 +192,7 @@ class RotaryNode(Node):
         self.heads = heads
         self.cosine, self.sine = cosine[: x.tokens], sine[: x.tokens]
         super().__init__(x)
-        self._stretch = max(1.0, float((cosine**2 + sine**2).sqrt().max()) * (1 + 1e-12))
+        self._stretch = max(1.0, _largest_turn(self.cosine, self.sine))
 
     def value(self) -> torch.Tensor:
         """Every head turned."""
@@ -191,3 +221,15 @@ class RotaryNode(Node):
         """The transposed rotation."""
         values = self._turned(rows.values, rows.of(self.cosine), rows.of(self.sine), -1.0)
         return Pulled((rows.but(values),), rounding=4 * EPS * rows.weighed(self.sizes))
+
+
+def _largest_turn(cosine: torch.Tensor, sine: torch.Tensor) -> float:
+    """Largest norm of the maps (a, b) to (ac − bs, bc' + as') of all pairs of coordinates.
+
+    The squares of the singular values are the roots of t² − (u + v)t + uv − w², u and v being the
+    squared lengths of both columns and w their product. Equal halves give √(c² + s²).
+    """
+    (c, other), (s, last) = cosine.chunk(2, dim=-1), sine.chunk(2, dim=-1)
+    u, v, w = c.square() + last.square(), s.square() + other.square(), other * last - c * s
+    square = (u + v + torch.hypot(u - v, 2 * w)) / 2
+    return float(square.max().sqrt()) * (1 + 1e-12)

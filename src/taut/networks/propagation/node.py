@@ -74,6 +74,7 @@ class Node:
     """
 
     kind = "linear"
+    assumed = False  # whether its rounding is taken on trust
     uneven = False  # whether rows from below are tighter than those for both sides
 
     def __init__(self, *parents: Node) -> None:

@@ -10,6 +10,7 @@ import torch
 from taut._base.rounding import EPS
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.propagation.activation_lines import Lines, lines
+from taut.networks.propagation.choices import HingeChoices, HingeStops
 from taut.networks.propagation.node import Node, Pulled, box_size
 from taut.networks.propagation.rows import Rows
 
@@ -26,9 +27,10 @@ class ActivationNode(Node):
         self.act = act
         super().__init__(x)
         self.uneven = act.hinge is not None
+        self.assumed = not act.accurate
         self.lines: Lines | None = None
-        self.choosing = False  # whether slopes from below are being optimised
-        self.chosen: torch.Tensor | None = None
+        self.choices: HingeChoices | None = None  # of rows from below
+        self.stops: HingeStops | None = None
 
     def value(self) -> torch.Tensor:
         """φ(x)."""
@@ -37,7 +39,8 @@ class ActivationNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Lines on the interval of every entry, and the interval of what comes out.
 
-        Rounding: less than 8 units of L|x| + |φ(0)| for every activation of the table.
+        Rounding: less than 8 units of L|x| + |φ(0)| for every activation of the table; for another
+        one this is assumed, and the result calls its rounding estimated.
         """
         (x,) = self.parents
         box = engine.box(x)
@@ -56,20 +59,26 @@ class ActivationNode(Node):
         """Rows times slopes; where only the lower side counts, the line that its sign asks for."""
         assert self.lines is not None
         found = self.lines
+        if self.stops is not None:
+            return self._pull_stopped(Rows(rows.dense(self.tokens)), self.stops)
+        if not lower or found.below is None or found.floor is None:
+            return self._pull_both(rows)
+        if self.choices is not None:
+            return self._pull_chosen(Rows(rows.dense(self.tokens)), self.choices)
+        rounding = 4 * EPS * rows.weighed(self.parents[0].sizes) * self.act.constant
+        up, down = rows.values.clamp(min=0.0), rows.values.clamp(max=0.0)
+        values = up * rows.of(found.below) + down * rows.of(found.slope)
+        ends = up * rows.of(found.floor) + down * rows.of(found.high)
+        shift = ends.flatten(1).sum(dim=1)
+        doubt = ends.abs().flatten(1).sum(dim=1) * (ends[0].numel() * EPS)
+        return Pulled((rows.but(values),), shift, 0.0, rounding + doubt)
+
+    def _pull_both(self, rows: Rows) -> Pulled:
+        """Both sides: the chord, and half of the distance of the lines as error."""
+        assert self.lines is not None
+        found = self.lines
         slope = rows.of(found.slope)
         rounding = 4 * EPS * rows.weighed(self.parents[0].sizes) * self.act.constant
-        if lower and found.below is not None and found.floor is not None:
-            up, down = rows.values.clamp(min=0.0), rows.values.clamp(max=0.0)
-            below, floor = rows.of(found.below), rows.of(found.floor)
-            if self.choosing:
-                below = self._choose(below, rows)
-                # both lines go through 0, where φ is 0
-                floor = floor + (below - rows.of(found.below)) * rows.of(self.parents[0].centre)
-            values = up * below + down * slope
-            ends = up * floor + down * rows.of(found.high)
-            shift = ends.flatten(1).sum(dim=1)
-            doubt = ends.abs().flatten(1).sum(dim=1) * (ends[0].numel() * EPS)
-            return Pulled((rows.but(values),), shift, 0.0, rounding + doubt)
         middle, half = (found.high + found.low) / 2, (found.high - found.low) / 2
         shift = rows.on(middle)
         error = (rows.values.abs() * rows.of(half)).flatten(1).sum(dim=1) * (1 + 1e-9)
@@ -78,23 +87,52 @@ class ActivationNode(Node):
         return Pulled((rows.but(rows.values * slope),), shift, error, rounding)
 
     @property
-    def is_bent(self) -> bool:
-        """Whether a slope from below can be chosen somewhere."""
-        return self.lines is not None and self.lines.below is not None
+    def bent(self) -> torch.Tensor:
+        """The entries, counted through all tokens, where a slope from below can be chosen."""
+        if self.lines is None or self.lines.below is None:
+            return torch.zeros(0, dtype=torch.long)
+        return self.lines.bent.flatten().nonzero()[:, 0]
 
-    def within(self, slopes: torch.Tensor) -> torch.Tensor:
-        """Slopes brought between those of both sides."""
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Between which a slope from below may be chosen."""
         assert self.act.hinge is not None
-        return slopes.clamp(self.act.hinge, 1.0)
+        return self.act.hinge, 1.0
 
-    def _choose(self, below: torch.Tensor, rows: Rows) -> torch.Tensor:
-        """The chosen slopes where the function is bent, at first those that it has."""
+    def _pull_chosen(self, rows: Rows, chosen: HingeChoices) -> Pulled:
+        """As :meth:`pull` from below, with slopes of the row's own; all lines go through 0."""
         assert self.lines is not None
-        if self.chosen is None or self.chosen.shape != rows.values.shape:
-            self.chosen = below.expand_as(rows.values).detach().clone()
-        if not self.chosen.requires_grad:
-            self.chosen = self.chosen.detach().clone().requires_grad_(True)
-        return torch.where(rows.of(self.lines.bent), self.chosen, below)
+        assert self.lines.below is not None
+        assert self.lines.floor is not None
+        (x,) = self.parents
+        at, flat = chosen.places, rows.values.flatten(1)
+        slope, high, below, floor = (
+            each.flatten()[None]
+            for each in (self.lines.slope, self.lines.high, self.lines.below, self.lines.floor)
+        )
+        higher = (chosen.slopes - below[:, at]) * x.centre.flatten()[at]
+        lines = below.expand_as(flat).index_copy(1, at, chosen.slopes)
+        ends = floor.expand_as(flat).index_add(1, at, higher)
+        up, down = flat.clamp(min=0.0), flat.clamp(max=0.0)
+        moved = up * lines + down * slope
+        chosen.onward = moved[:, at].detach()
+        values = moved.reshape(rows.values.shape)
+        ends = up * ends + down * high
+        rounding = 4 * EPS * rows.weighed(x.sizes) * self.act.constant
+        rounding = rounding + ends.abs().sum(dim=1) * (flat.shape[1] * EPS)
+        return Pulled((rows.but(values),), ends.sum(dim=1), 0.0, rounding)
+
+    def _pull_stopped(self, rows: Rows, stops: HingeStops) -> Pulled:
+        """The stops take down their coefficients; all other entries are as for both sides."""
+        flat = rows.values.flatten(1)
+        stops.coefficients = flat[:, stops.places].detach()
+        rest = rows.but(flat.index_fill(1, stops.places, 0.0).reshape(rows.values.shape))
+        pulled = self._pull_both(rest)
+        (kept,) = pulled.rows
+        assert kept is not None
+        values = kept.values.flatten(1).index_copy(1, stops.places, stops.onward)
+        onward = rows.but(values.reshape(kept.values.shape))
+        return Pulled((onward,), pulled.shift, pulled.error, pulled.rounding)
 
 
 class ProductNode(Node):

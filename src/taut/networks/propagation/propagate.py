@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,7 +20,7 @@ from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import Request, checked_request
+from taut.networks.propagation.request import Request, checked_request, deadline_of
 from taut.networks.propagation.result import EARLIER, LINEAR, NAMES, ROUNDING, Propagation, Slack
 from taut.networks.propagation.rows import Rows
 from taut.networks.question import ask
@@ -113,7 +111,7 @@ def propagate(
         raise TypeError(f"domain must be taut.At(inputs, radius), got {type(domain).__name__}")
     question, device = ask(module, domain, context, mask, context_mask, "l2", 0)
     request = checked_request(question, norm, tokens, scale, device)
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = deadline_of(time_limit)
     eps = precision(module, domain) if executed else 0.0
     report = progress or (lambda done, all_: None)
     tapes = [record(question, sample, device) for sample in range(len(domain.inputs))]
@@ -129,21 +127,26 @@ def propagate(
     theorem = ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]))
     if any(each[4] for each in found):
         theorem = (*theorem, "affine-checkpoint", "ellipsoid-sum", "ellipsoid-product")
-    # the executed error of a constant is known to first order
-    doubtful = executed and (bool(constants) or only_estimated(eps))
     bound = Bound(
         np.stack([each[0] for each in found]), np.stack([each[1] for each in found]),
         "bracket", Norm(lp(norm).source, "value"), request.where, theorem, quantity=VALUE,
-        rounding="estimated" if doubtful else "proved",
+        rounding=rounding_of(tapes, eps),
     )  # fmt: skip
     centre = np.stack([each[2] for each in found])
     slack = tuple(each[3] for each in found)
     return Propagation(bound, centre, slack, tuple(constants), executed)
 
 
-def only_estimated(eps: float) -> bool:
-    """Whether rounding of a network as executed is not proved: half precision may underflow."""
-    return eps > 2.0**-20
+def rounding_of(tapes: list[list[Node]], eps: float) -> Literal["proved", "estimated"]:
+    """How the rounding of bounds of recorded networks is justified.
+
+    It is estimated where a function of the user's is taken to be accurate; as executed also where
+    a module has only a constant, whose error is known to first order, and in half precision, which
+    may underflow.
+    """
+    nodes = [node for tape in tapes for node in tape]
+    executed = eps > 2.0**-20 or (eps > 0 and any(node.kind == "constant" for node in nodes))
+    return "estimated" if executed or any(node.assumed for node in nodes) else "proved"
 
 
 def margins(classes: Any, number: int) -> torch.Tensor:
@@ -205,7 +208,7 @@ def _one(
     at_input = (rows * tape[-1].centre).flatten(1).sum(dim=1).cpu().numpy()
     inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
     try:
-        engine = Engine(tape, inputs, eps, progress, deadline, checkpoints)
+        engine = Engine(tape, inputs, eps, progress, deadline, checkpoints=checkpoints)
         low, high, parts = bound_rows(engine, rows)
     except (UnboundedError, OutOfTimeError):
         infinite = np.full(len(rows), np.inf)

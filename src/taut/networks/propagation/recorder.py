@@ -12,11 +12,14 @@ from taut.networks.operations.activation_slopes import known_activation
 from taut.networks.operations.attention_mask import visible
 from taut.networks.operations.attention_parameters import HeadNorm, Heads, Rotary
 from taut.networks.operations.linear import Affine
+from taut.networks.operations.normalisation import FixedNorm
+from taut.networks.operations.places import patch_places
 from taut.networks.operations.setting import Setting
 from taut.networks.propagation.attention_node import AttentionNode
 from taut.networks.propagation.constant_node import ConstantNode
 from taut.networks.propagation.linear_nodes import (
     AddNode,
+    BatchNormNode,
     LinearNode,
     RotaryNode,
     ScaleNode,
@@ -28,8 +31,8 @@ from taut.networks.propagation.pointwise_nodes import ActivationNode, ProductNod
 from taut.networks.propagation.token_nodes import (
     BesideNode,
     MeanNode,
-    PatchesNode,
     PrependNode,
+    RearrangeNode,
     SelectNode,
 )
 from taut.networks.rule_register import MissingRuleError, find
@@ -117,7 +120,8 @@ class Recorder(Setting):
         self, x: Node, weight: torch.Tensor, bias: torch.Tensor | None, name: str | None = None
     ) -> Any:
         """One linear map for each patch of an image; the weight as that of a convolution."""
-        cut = self.keep(PatchesNode(x, (weight.shape[2], weight.shape[3])), name)
+        size = (weight.shape[2], weight.shape[3])
+        cut = self.rearrange(x, patch_places(x.image, size), name)
         return self.linear(cut, weight.flatten(1), bias, name)
 
     def normalise(
@@ -130,6 +134,14 @@ class Recorder(Setting):
         y = self.keep(CentreNode(x), name) if centred else x
         fixed = [None if each is None else self.tensor(each) for each in (gain, shift)]
         return self.keep(NormNode(y, fixed[0], fixed[1], epsilon), name)
+
+    def batch_norm(self, x: Node, fixed: FixedNorm, name: str | None = None) -> Any:
+        """BatchNorm with fixed statistics."""
+        shape = x.image or x.centre.shape
+        whole = [self.tensor(each).expand(shape).reshape(x.centre.shape) for each in fixed]
+        node = self.keep(BatchNormNode(x, whole[0], whole[1], whole[2]), name)
+        node.image = x.image
+        return node
 
     known = staticmethod(known_activation)
 
@@ -176,6 +188,10 @@ class Recorder(Setting):
     def beside(self, x: Node, y: Node) -> Any:
         """Two nodes of equally many tokens, joined along their width."""
         return self.keep(BesideNode(x, y))
+
+    def rearrange(self, x: Node, places: torch.Tensor, name: str | None = None) -> Any:
+        """Entries in other places; −1 is a zero."""
+        return self.keep(RearrangeNode(x, places), name)
 
     def attention(
         self, x: Node, heads: Heads, *, context: Node | None = None,

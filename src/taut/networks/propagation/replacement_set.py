@@ -38,6 +38,11 @@ class ReplacementSet(InputSet):
         # differences and products are rounded: γ of their size, which a row's length multiplies
         self._doubt = (x.shape[1] + 8) * 4 * 2.0**-52 * (x.norm(dim=-1) + self._lengths)
 
+    @property
+    def columns(self) -> int:
+        """One number for each replacement, as many for each moving token as there are at most."""
+        return int(self.moving.sum()) * (self._many + 1)
+
     def entries(self, rows: Rows) -> InputRows:
         """Coefficients of λ, and one more for the rounding of each token."""
         if rows.token is not None:

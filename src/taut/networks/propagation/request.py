@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from taut._base.checks import whole_number
+from taut._base.checks import real_number, whole_number
 from taut._base.domain import At, Domain, radii
 from taut.networks.question import Question
 
@@ -101,9 +102,30 @@ def _tokens(question: Question, tokens: Sequence[int], x: torch.Tensor) -> list[
     found = [whole_number(token, name="a token") for token in tokens]
     if any(not 0 <= token < many for token in found):
         raise ValueError(f"tokens must be from 0 to {many - 1}, got {found}")
-    mask = question.mask
-    if mask is not None and mask.ndim == 2 and tuple(mask.shape) == (len(x), many):
-        for token in found:
-            if many != len(x) and not bool(mask[:, token].any()):
-                raise ValueError(f"token {token} is padding: nothing depends on it")
+    refuse_padding(question, found, x)
     return found
+
+
+def refuse_padding(question: Question, tokens: Sequence[int], x: torch.Tensor) -> None:
+    """Refuse to move tokens that nothing depends on, in any of the inputs (batch, tokens, width).
+
+    A mask of as many inputs as tokens may also say which query sees which key, and passes.
+    """
+    mask = question.mask
+    if mask is None or tuple(mask.shape) != tuple(x.shape[:2]) or x.shape[0] == x.shape[1]:
+        return
+    for token in tokens:
+        padded = (~mask[:, token]).nonzero().flatten().tolist()
+        if padded:
+            where = "" if len(x) == 1 else f" of input {padded[0]}"
+            raise ValueError(f"token {token}{where} is padding: nothing depends on it")
+
+
+def deadline_of(time_limit: float | None) -> float:
+    """``time.monotonic()`` at which to stop, after so many seconds."""
+    if time_limit is None:
+        return math.inf
+    seconds = real_number(time_limit, name="time_limit")
+    if not seconds >= 0:
+        raise ValueError(f"time_limit must be a number of seconds >= 0, got {time_limit}")
+    return time.monotonic() + seconds

@@ -7,10 +7,13 @@ computed anew for the slopes that were found.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
 import torch
 
-from taut.networks.propagation.engine import Engine
+from taut.networks.propagation.ascent import Leaf, ascend
+from taut.networks.propagation.choices import HingeChoices
+from taut.networks.propagation.engine import Engine, Starts
 from taut.networks.propagation.node import UnboundedError
 from taut.networks.propagation.pointwise_nodes import ActivationNode
 from taut.networks.propagation.rows import Rows
@@ -31,50 +34,49 @@ def lower_bounds(
     steps
         How often the slopes are moved; 0 leaves them as they are.
     slopes
-        Where to begin, by the index of the node; the slopes that were found are left in it.
+        Where to begin, by the index of the node, (rows, entries); the slopes that were found are
+        left in it.
     """
     start = [(engine.nodes[-1], rows)]
     found = engine.carry(start, lower=True)
     best = found.shift - found.half
-    hinges = [node for node in engine.nodes if isinstance(node, ActivationNode) and node.is_bent]
     # tensors that were made in inference mode have no gradients
-    if steps < 1 or not hinges or len(rows) > MOST_ROWS or torch.is_inference_mode_enabled():
+    if steps < 1 or len(rows) > MOST_ROWS or torch.is_inference_mode_enabled():
         return best
+    with contextlib.suppress(UnboundedError), chosen_slopes(engine, len(rows), slopes) as leaves:
+        if leaves:
+            best = torch.maximum(best, ascend(lambda: below(engine, start), leaves, steps))
+    return best
+
+
+def below(engine: Engine, start: Starts) -> torch.Tensor:
+    """Lower bound of each row, as a deviation."""
+    found = engine.carry(start, lower=True)
+    return found.shift - found.half
+
+
+@contextlib.contextmanager
+def chosen_slopes(engine: Engine, rows: int, slopes: Slopes | None = None) -> Iterator[list[Leaf]]:
+    """Slopes of their own for so many rows at all hinges that are bent, as long as it lasts."""
     known = {} if slopes is None else slopes
+    leaves = []
+    hinges = [node for node in engine.nodes if isinstance(node, ActivationNode) and len(node.bent)]
     for node in hinges:
-        node.chosen = known.get(node.index)
-        node.choosing = True
-    with contextlib.suppress(UnboundedError):
-        best = _optimised(engine, rows, hinges, steps, best)
-    for node in hinges:
-        if node.chosen is not None:
-            known[node.index] = node.chosen.detach()
-        node.chosen, node.choosing = None, False
-    return best
-
-
-def _optimised(
-    engine: Engine, rows: Rows, hinges: list[ActivationNode], steps: int, best: torch.Tensor
-) -> torch.Tensor:
-    """The best bounds on the way; Adam, by hand so that slopes stay between their limits."""
-    moments: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    for turn in range(steps + 1):
-        with torch.enable_grad():
-            found = engine.carry([(engine.nodes[-1], rows)], lower=True)
-            value = found.shift - found.half
-            best = torch.maximum(best, value.detach())
-            if turn == steps:
-                break
-            moving = [node for node in hinges if node.chosen is not None]
-            leaves = [node.chosen for node in moving if node.chosen is not None]
-            grads = torch.autograd.grad(value.sum(), leaves, allow_unused=True)
-        for node, leaf, grad in zip(moving, leaves, grads, strict=True):
-            slope = torch.zeros_like(leaf) if grad is None else torch.nan_to_num(grad)
-            first, second = moments.get(node.index, (torch.zeros_like(leaf),) * 2)
-            first, second = 0.8 * first + 0.2 * slope, 0.95 * second + 0.05 * slope**2
-            moments[node.index] = first, second
-            bias = (1 - 0.8 ** (turn + 1), 1 - 0.95 ** (turn + 1))
-            step = (first / bias[0]) / ((second / bias[1]).sqrt() + 1e-12)
-            moved = leaf.detach() + RATE * 0.9**turn * step
-            node.chosen = node.within(moved).requires_grad_(True)
-    return best
+        assert node.lines is not None
+        assert node.lines.below is not None
+        given = known.get(node.index)
+        if given is None or len(given) != rows:
+            given = node.lines.below.flatten()[None].expand(rows, -1)
+        node.choices = HingeChoices(node.bent, given[:, node.bent].clone())
+        leaves.append(Leaf(node.choices, "slopes", node.limits, RATE))
+    try:
+        yield leaves
+    finally:
+        for node in hinges:
+            assert node.choices is not None
+            assert node.lines is not None
+            assert node.lines.below is not None
+            full = node.lines.below.flatten()[None].repeat(rows, 1)
+            full[:, node.bent] = node.choices.slopes.detach()
+            known[node.index] = full
+            node.choices = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from taut._base.rounding import EPS
+from taut.networks.operations.places import Places
 from taut.networks.propagation.node import Node, Pulled
 from taut.networks.propagation.rows import Rows
 
@@ -119,34 +120,46 @@ class BesideNode(Node):
         return Pulled((rows.but(left), rows.but(right)))
 
 
-class PatchesNode(Node):
-    """An image, one token of all its pixels, cut into patches that do not overlap."""
+class RearrangeNode(Node):
+    """Entries of another node in other places; a zero where the place is −1."""
 
-    def __init__(self, x: Node, size: tuple[int, int]) -> None:
-        channels, height, width = x.image
-        places = torch.arange(channels * height * width).reshape(1, channels, height, width)
-        self.places = torch.nn.functional.unfold(places.double(), kernel_size=size, stride=size)[
-            0
-        ].mT.long()  # (patches, pixels of each)
+    def __init__(self, x: Node, places: torch.Tensor) -> None:
+        self.places = Places(places, x.tokens, x.width)
         super().__init__(x)
+        index = self.places.index.to(self.centre.device)
+        self._from = torch.where(index < 0, x.centre.numel(), index)  # zeros read one entry more
+        many = self.places.reads.sum(dim=1)
+        self._single = bool((many == 1).all())
 
     def value(self) -> torch.Tensor:
-        """The pixels of every patch."""
-        return self.parents[0].centre[0][self.places]
+        """The entries in their new places."""
+        return self.places.applied(self.parents[0].centre.flatten())
 
     def needs(self) -> tuple[torch.Tensor, ...]:
-        """The image."""
-        return (torch.ones(1, dtype=torch.bool),)
+        """The tokens that the needed ones read."""
+        return (self.places.reads[self.needed].any(dim=0),)
 
     def prepare(self, engine: Engine) -> None:
-        """No patch moves more than the image."""
-        self.sizes = self.parents[0].sizes.expand(self.tokens)
+        """The squares of all tokens that are read, as often as an entry is read."""
+        (x,) = self.parents
+        reads = self.places.reads.to(x.sizes)
+        self.sizes = (reads @ x.sizes.square() * self.places.within).sqrt() * (1 + 1e-12)
+        self.sizes = self.sizes + 1e-150  # where squares underflow
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
-        """Every coefficient at its pixel."""
-        found = rows.values.new_zeros(len(rows), 1, self.parents[0].width)
+        """Every coefficient at the entry that it came from."""
+        (x,) = self.parents
+        rounding = EPS * (self.places.most - 1) * rows.weighed(self.sizes)
+        if rows.token is not None and self._single:
+            token = self.places.reads.int().argmax(dim=1).to(rows.token.device)[rows.token]
+            index = self._from[rows.token]
+            index = torch.where(index == x.centre.numel(), x.width, index % x.width)
+            found = rows.values.new_zeros(len(rows), x.width + 1)
+            found = found.scatter_add(1, index, rows.values[:, 0])
+            return Pulled((Rows(found[:, None, :-1], token),), rounding=rounding)
+        found = rows.values.new_zeros(len(rows), x.centre.numel() + 1)
         if rows.token is None:
-            found[:, 0, self.places.flatten()] = rows.values.flatten(1)
+            found = found.index_add(1, self._from.flatten(), rows.values.flatten(1))
         else:
-            found[:, 0].scatter_(1, self.places[rows.token], rows.values[:, 0])
-        return Pulled((Rows(found),))
+            found = found.scatter_add(1, self._from[rows.token], rows.values[:, 0])
+        return Pulled((Rows(found[:, :-1].reshape(-1, *x.centre.shape)),), rounding=rounding)

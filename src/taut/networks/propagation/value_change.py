@@ -26,6 +26,8 @@ class ValueChange:
         The largest l2 norm of δp, (heads, queries), or None.
     group
         How many heads share a value.
+    limit
+        Multiplications that contracting rows with all entries of the input may take.
     """
 
     def __init__(
@@ -34,8 +36,9 @@ class ValueChange:
         change: torch.Tensor,
         length: torch.Tensor | None,
         group: int,
+        limit: float = LIMIT,
     ) -> None:
-        self.factors, self.change, self.length = factors, change, length
+        self.factors, self.change, self.length, self.limit = factors, change, length, limit
         self.box, self.errors, self.linear = (
             each.transpose(0, 1).repeat_interleave(group, dim=0)
             for each in (factors.box, factors.errors, factors.linear)
@@ -51,7 +54,7 @@ class ValueChange:
         """One number for each row; a is (rows, heads, queries or 1, width)."""
         found = (a.abs() * pick(self.plain, rows)).flatten(1).sum(dim=1)
         queries = a.shape[2]
-        if len(a) * queries * self.linear.numel() >= LIMIT:
+        if len(a) * queries * self.linear.numel() >= self.limit:
             return found
         moved = torch.einsum("shid,hjdk->shijk", a, self.linear)
         reach = self.factors.inputs.reach(moved)  # rows, heads, queries, keys

@@ -10,6 +10,7 @@ from torch import nn
 
 from taut._base.rounding import down, over, plus, times
 from taut.networks.interpreter import Interpreter
+from taut.networks.operations.normalisation import FixedNorm
 from taut.networks.region import Region
 from taut.networks.rounding_error import EXACT
 from taut.networks.rule_register import register
@@ -69,6 +70,30 @@ def _rms_norm(run: Interpreter, module: nn.RMSNorm, x: Region) -> Region:
         wide = module.weight.dtype if module.weight.dtype == torch.float64 else torch.float32
         epsilon = torch.finfo(wide).eps
     return run.normalise(x, module.weight, None, epsilon, centred=False)
+
+
+@register(nn.BatchNorm1d, nn.BatchNorm2d)
+def _batch_norm(run: Interpreter, module: Any, x: Region) -> Region:
+    kind = type(module).__name__
+    if module.training or module.running_mean is None:
+        raise ValueError(
+            f"{kind} takes the statistics of the batch in training mode and without running ones, "
+            "so that inputs depend on each other; certify the network that is used: module.eval()"
+        )
+    shape = x.image if x.image else (x.tokens, x.width)
+    channels, spread = module.num_features, [1] * (len(shape) - 1)
+    if x.image or (isinstance(module, nn.BatchNorm1d) and x.tokens == channels != 1):
+        view = [channels, *spread]  # (channels, length) or an image
+    else:
+        view = [1, channels]
+    if shape[0 if view[0] != 1 else -1] != channels or (not x.image and view[0] == 1 != x.tokens):
+        raise ValueError(f"{kind} takes {channels} channels, got inputs of shape {shape}")
+    mean, variance = (run.tensor(each) for each in (module.running_mean, module.running_var))
+    factor = 1 / (variance + module.eps).sqrt()
+    shift = torch.zeros_like(mean)
+    if module.weight is not None:
+        factor, shift = factor * run.tensor(module.weight), run.tensor(module.bias)
+    return run.batch_norm(x, FixedNorm(*(each.reshape(view) for each in (factor, mean, shift))))
 
 
 def _last_only(module: Any, x: Region) -> None:

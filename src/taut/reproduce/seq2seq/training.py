@@ -50,7 +50,7 @@ class Training:
         first = self.accelerator.is_main_process
         self._log = Log(self.folder, progress.lines, progress.step) if first else None
         monitor = Monitor(
-            self._model, every=recipe.every, weights=True, heads=False, warn=False,
+            self._model, every=recipe.every, weights=True, warn=False,
             log=lambda values, step: self._write(step, values), steps=progress.step,
         )  # fmt: skip
         batches = self._batches()

@@ -1,0 +1,115 @@
+"""Sphinx: typeset the formulas of all pages, and warn of what cannot be typeset.
+
+Pages and docstrings hold formulas in plain Unicode, so that they can be read in an editor and on a
+terminal. Here they become MathML, which browsers draw by themselves. With ``-W`` a warning ends the
+build: formulas that cannot be read, underscores that Markdown took for italics, leftover TeX.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+from find_formulas import find_formulas
+from formula_mathml import FormulaError, mathml
+from sphinx import addnodes
+from sphinx.util import logging
+
+LOG = logging.getLogger(__name__)
+CODE = (
+    nodes.literal, nodes.literal_block, nodes.doctest_block, nodes.raw, nodes.math, nodes.comment,
+    nodes.strong, nodes.image, addnodes.desc_signature, addnodes.literal_strong,
+    addnodes.literal_emphasis, addnodes.index, nodes.target, addnodes.toctree, nodes.field_name,
+)  # fmt: skip
+TEX = re.compile(r"\\[a-zA-Z]{2,}|\$[^$\s][^$]*\$")
+SYMBOLS = re.compile("[=‖^{}√Σ∞≤≥]|_[a-z0-9{]")
+WORD = re.compile("[A-Za-z]{4,}")
+# Pages on which a single letter is a variable.
+PROOFS = re.compile(r"proofs|theory|tight|consequence|glossary$")
+
+
+class formula(nodes.Inline, nodes.TextElement):  # noqa: N801  (nodes are written like this)
+    """A formula: its text, which other writers show, and ``block`` if it has a line for itself."""
+
+
+def typeset(app: Any, doctree: Any) -> None:
+    """Replace formulas in the text of a page."""
+    page = app.env.docname
+    letters = bool(PROOFS.search(page))
+    for text in list(doctree.findall(nodes.Text)):
+        if isinstance(text.parent, formula) or _inside(text, CODE):
+            continue
+        if _inside(text, (nodes.emphasis,)) and SYMBOLS.search(text) and not WORD.search(text):
+            _warn(f"underscores or stars set a formula in italics: {str(text)!r}", text)
+            continue
+        if TEX.search(text):
+            _warn(f"TeX is left over: {TEX.search(text)[0]!r}", text)  # type: ignore[index]
+        _replace(text, letters)
+
+
+def _replace(text: Any, letters: bool) -> None:
+    parts = find_formulas(str(text), letters=letters)
+    if not any(is_formula for is_formula, _ in parts):
+        return
+    alone = isinstance(text.parent, nodes.paragraph) and len(text.parent) == 1
+    block = alone and len([p for p in parts if p[0]]) >= 1 and _only_symbols(parts)
+    made: list[Any] = []
+    for is_formula, part in parts:
+        if not is_formula:
+            made.append(nodes.Text(part))
+            continue
+        try:
+            node = formula(part, part, block=block, mathml=mathml(part, block=block))
+        except FormulaError as error:
+            _warn(str(error), text)
+            node = nodes.Text(part)
+        made.append(node)
+    if block:  # one line: what stands between its formulas belongs to it
+        whole = "".join(part for _, part in parts)
+        rows = "<mspace width='2em'/>".join(
+            mathml(part).removeprefix("<math>").removesuffix("</math>")
+            + ("<mo>,</mo>" if index + 1 < sum(f for f, _ in parts) else "")
+            for index, (_, part) in enumerate([p for p in parts if p[0]])
+        )
+        end = parts[-1][1].strip() if not parts[-1][0] else ""
+        tail = f"<mtext>{end}</mtext>" if end else ""
+        xml = f'<math display="block"><mrow>{rows}{tail}</mrow></math>'
+        made = [formula(whole, whole, block=True, mathml=xml)]
+    text.parent.replace(text, made)
+
+
+def _only_symbols(parts: list[tuple[bool, str]]) -> bool:
+    """Whether nothing but spaces and punctuation stands between formulas."""
+    return all(is_formula or not part.strip(" ,.;:\n") for is_formula, part in parts)
+
+
+def _inside(node: Any, kinds: tuple[type, ...]) -> bool:
+    while node is not None:
+        if isinstance(node, kinds):
+            return True
+        node = node.parent
+    return False
+
+
+def _warn(words: str, node: Any) -> None:
+    LOG.warning(words, location=node.parent, type="formula")
+
+
+def _visit_html(self: Any, node: Any) -> None:
+    self.body.append(node["mathml"])
+    raise nodes.SkipNode
+
+
+def _visit_other(self: Any, node: Any) -> None:
+    """The text of the formula, as it is written."""
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Register with Sphinx."""
+    app.add_node(
+        formula, html=(_visit_html, None),
+        text=(_visit_other, _visit_other), latex=(_visit_other, _visit_other),
+    )  # fmt: skip
+    app.connect("doctree-read", typeset)
+    return {"parallel_read_safe": True}

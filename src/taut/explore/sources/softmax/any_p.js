@@ -1,0 +1,114 @@
+// The constant in l_p for other p: a certified bracket (theorem local-p-bracket).
+//
+// Below: the best quotient ‖Mv‖_q/‖v‖_q that the nonlinear power method finds; every iterate is a lower
+// bound. Above: interpolation between the exact constants in l1 and l2. M is symmetric, so that the
+// constants for p and its dual exponent agree, and all work is done at q = max(p, p′) ≥ 2.
+import { covarianceProduct, softmax } from "./softmax.js";
+import { analyse, eigenvector, exactConstants, relativeError } from "./secular.js";
+import { EPSILON, dualExponent, largestIndex, norm, scaledToOne, signedPower } from "./vectors.js";
+
+const TRIAL_STEPS = 3;
+const STEPS = 30;
+
+/** @param {readonly number[]} x @param {number} p @param {number} scale */
+export function bracket(x, p, scale) {
+  const q = Math.max(p, dualExponent(p));
+  const spectrum = analyse(x, scale);
+  const { one, two } = exactConstants(spectrum, scale);
+  const error = relativeError(spectrum);
+  const s = softmax(x, scale);
+  const found = scale * quotient(s, maximiser(x, s, q, scale), q);
+  const lower = Math.max(found * (1 - 4 * error - 64 * EPSILON), two * (1 - error));
+  const upper = Math.min(interpolated(one, two, q) * (1 + error), scale / 2);
+  return { lower: Math.min(lower, upper), upper };
+}
+
+/** one^θ two^(1−θ), θ = |1 − 2/q|, rounded up. @param {number} one @param {number} two @param {number} q */
+function interpolated(one, two, q) {
+  if (one === 0 || two === 0) return 0;
+  const share = Math.abs(1 - 2 / q);
+  const slack = (8 + Math.abs(Math.log(one)) + Math.abs(Math.log(two))) * EPSILON;
+  return one ** share * two ** (1 - share) * (1 + slack);
+}
+
+/** Unit vector in l_p at which the quotient reaches the lower side. @param {readonly number[]} x @param {number} p @param {number} scale */
+export function powerDirection(x, p, scale) {
+  const q = Math.max(p, dualExponent(p));
+  const s = softmax(x, scale);
+  let v = maximiser(x, s, q, scale);
+  if (p < 2) v = signedPower(scaledToOne(covarianceProduct(s, v)), q - 1);
+  const size = norm(v, p);
+  const top = largestIndex(x);
+  if (size === 0) return x.map((_, i) => Number(i === top));
+  return v.map((entry) => (v[top] < 0 ? -entry : entry) / size);
+}
+
+/** The best start after a few steps, then many steps from it. @param {readonly number[]} x @param {number[]} s @param {number} q @param {number} scale */
+function maximiser(x, s, q, scale) {
+  let best = s;
+  let record = -1;
+  for (const start of starts(x, s, q, scale)) {
+    const v = climb(s, start, q, TRIAL_STEPS);
+    const reached = quotient(s, v, q);
+    if (reached > record) [best, record] = [v, reached];
+  }
+  return climb(s, best, q, STEPS);
+}
+
+/** @param {readonly number[]} x @param {number[]} s @param {number} q @param {number} scale */
+function starts(x, s, q, scale) {
+  const top = largestIndex(x);
+  const signs = s.map((_, i) => (i === top ? 1 : -1));
+  const first = [eigenvector(analyse(x, scale)), signs];
+  return s.length > 2 ? [...first, ...bestSplits(s, q)] : first;
+}
+
+/**
+ * The two-valued v, 1 on the k largest entries and −b on the rest, with the largest quotient, and two
+ * with other k. On flat rows the maximiser is of this kind, and no other start finds it.
+ * @param {number[]} s @param {number} q
+ */
+function bestSplits(s, q) {
+  const n = s.length;
+  const sorted = [...s].sort((a, b) => b - a);
+  const powers = sorted.map((weight) => (weight / (sorted[0] || 1)) ** q);
+  let best = 1;
+  let record = -Infinity;
+  for (let k = 1; k < n; k++) {
+    const b = (k / (n - k)) ** (1 / (q - 1));
+    /** @param {number[]} v @param {number} from @param {number} to */
+    const sum = (v, from, to) => v.slice(from, to).reduce((a, c) => a + c, 0);
+    const left = Math.log(sum(powers, 0, k)) + q * Math.log(sum(sorted, k, n));
+    const right = Math.log(sum(powers, k, n)) + q * Math.log(sum(sorted, 0, k));
+    const score = q * Math.log1p(b) - Math.log(k + (n - k) * b ** q) + Math.max(left, right);
+    if (score > record) [best, record] = [k, score];
+  }
+  const order = s.map((_, i) => i).sort((i, j) => s[j] - s[i]);
+  return [1, 0.6, 1.6].map((factor) => {
+    const k = Math.min(Math.max(roundHalfEven(factor * best), 1), n - 1);
+    const v = s.map(() => -((k / (n - k)) ** (1 / (q - 1))));
+    for (const i of order.slice(0, k)) v[i] = 1;
+    return v;
+  });
+}
+
+/** As NumPy rounds. @param {number} value */
+function roundHalfEven(value) {
+  const nearest = Math.round(value);
+  return Math.abs(value % 1) === 0.5 && nearest % 2 !== 0 ? nearest - 1 : nearest;
+}
+
+/** Steps v ← ψ_q′(M ψ_q(M v)); the quotient never falls. @param {number[]} s @param {number[]} v @param {number} q @param {number} steps */
+function climb(s, v, q, steps) {
+  for (let step = 0; step < steps; step++) {
+    const u = signedPower(scaledToOne(covarianceProduct(s, v)), q - 1);
+    v = signedPower(scaledToOne(covarianceProduct(s, u)), 1 / (q - 1));
+  }
+  return v;
+}
+
+/** ‖Mv‖_q/‖v‖_q. @param {number[]} s @param {number[]} v @param {number} q */
+function quotient(s, v, q) {
+  const size = norm(v, q);
+  return size === 0 ? 0 : norm(covarianceProduct(s, v), q) / size;
+}

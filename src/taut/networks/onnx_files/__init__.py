@@ -1,0 +1,1 @@
+"""Networks in ONNX files: reading, running, and the rule that bounds them."""

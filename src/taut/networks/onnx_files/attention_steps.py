@@ -1,0 +1,116 @@
+"""Attention in ONNX files: products of queries and keys, softmax, product with the values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from taut.networks.onnx_files.execution import softmax_axis
+from taut.networks.onnx_files.step import Step
+from taut.networks.onnx_files.symbols import PlacedEntries, ScoreProduct
+from taut.networks.onnx_files.walk import Walk, reads
+from taut.networks.operations.attention_parameters import Heads
+from taut.networks.operations.linear import Affine
+
+SOFTMAX = nn.Softmax(dim=-1)
+HIDES = 1e30  # files write the least number of float32 where a key is not seen
+
+
+def scores(walk: Walk, left: PlacedEntries, right: PlacedEntries) -> ScoreProduct:
+    """Two values multiplied: queries and keys."""
+    front = left.shape[:-2]
+    if len(left.shape) < 2 or right.shape[:-2] != front or left.shape[-1] != right.shape[-2]:
+        raise walk.unknown("queries and keys must have the same heads and the same width")
+    return ScoreProduct(left, right.moved(right.places.mT))
+
+
+@reads("Softmax")
+def _softmax(walk: Walk, step: Step, given: list[Any]) -> Any:
+    value = given[0]
+    softmax_axis(step, len(value.shape))
+    if isinstance(value, ScoreProduct) and not value.weights:
+        return ScoreProduct(value.queries, value.keys, value.scale, value.bias, weights=True)
+    x = walk.entries(value)
+    return walk.placed(walk.run(SOFTMAX, walk.matrix(x), step.name), x.shape)
+
+
+@reads("Where")
+def _where(walk: Walk, step: Step, given: list[Any]) -> ScoreProduct:
+    seen, value, other = given
+    fixed = isinstance(seen, torch.Tensor) and isinstance(other, torch.Tensor)
+    if not fixed or not isinstance(value, ScoreProduct) or bool((other != -torch.inf).any()):
+        raise walk.unknown("it may only hide scores of attention, by minus infinity")
+    hidden = torch.where(seen, 0.0, -torch.inf)
+    return biased(value, hidden.double().expand(value.shape))
+
+
+def biased(value: ScoreProduct, bias: torch.Tensor) -> ScoreProduct:
+    """Scores with something fixed added."""
+    term = bias if value.bias is None else value.bias + bias
+    return ScoreProduct(value.queries, value.keys, value.scale, term)
+
+
+def attended(walk: Walk, step: Step, weights: ScoreProduct, values: PlacedEntries) -> Any:
+    """Softmax weights times values: attention with the linear maps that made all three."""
+    *front, queries, keys = weights.shape
+    if values.shape[:-1] != (*front, keys):
+        raise walk.unknown("weights and values must have the same heads and keys")
+    x, query = _projection(walk, weights.queries)
+    y, key = _projection(walk, weights.keys)
+    z, value = _projection(walk, values)
+    if y is not z:
+        raise walk.unknown("keys and values must be linear maps of the same tokens")
+    scale = weights.scale * weights.queries.factor * weights.keys.factor
+    if not 0 < scale < float("inf"):
+        raise walk.unknown(f"the scale of its scores is {scale:g}, which must be positive")
+    heads = weights.queries.places[..., 0, 0].numel()
+    bias, mask = None, None
+    if weights.bias is not None:
+        bias, mask = _hidden(weights.bias.reshape(heads, queries, keys))
+    node = walk.run.attention(
+        x, Heads(query, key, value, None, heads, heads, scale),
+        context=None if x is y else y, mask=mask, bias=bias, name=step.name,
+    )  # fmt: skip
+    node = node if values.factor == 1 else walk.run.scale(node, values.factor)
+    width = values.shape[-1]
+    found = walk.placed(node, (queries, heads, width))
+    return found.moved(found.places.transpose(0, 1).reshape(*front, queries, width))
+
+
+def _hidden(bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The term of the scores, and a mask where it hides keys.
+
+    A key whose score is lowered by 1e30 beside another one has a weight below e^(−1e29), which is
+    nothing as executed, and less in exact arithmetic than what bounds add for underflow.
+    """
+    seen = bias > -HIDES
+    if not bool(seen.any(dim=-1).all()) or bool((bias[seen] < -HIDES / 10).any()):
+        seen = bias > -torch.inf
+    mask = None if bool(seen.all()) else seen[None]
+    return torch.where(seen, bias, 0.0), mask
+
+
+def _projection(walk: Walk, part: PlacedEntries) -> tuple[Any, Affine]:
+    """Tokens, and the linear map that makes queries, keys or values of them, head by head."""
+    x, (weight, bias) = part.tokens.affine()
+    if part.tokens.is_image:
+        raise walk.unknown("its queries, keys and values must be made of tokens")
+    places = part.places.reshape(-1, *part.shape[-2:])  # (heads, tokens, width)
+    token, row = places // part.tokens.width, places % part.tokens.width
+    order, rows = token[0, :, 0], row[:, 0]
+    if not (bool((token == order[:, None]).all()) and bool((row == rows[:, None]).all())):
+        raise walk.unknown("its queries, keys and values must be the same maps of every token")
+    if not torch.equal(order, torch.arange(x.tokens)):
+        x = _chosen(walk, x, order)
+    flat = rows.flatten()
+    return x, (weight[flat], None if bias is None else bias[flat])
+
+
+def _chosen(walk: Walk, x: Any, order: torch.Tensor) -> Any:
+    """Some tokens, in another order."""
+    assert walk.step is not None
+    return walk.run.rearrange(
+        x, order[:, None] * x.width + torch.arange(x.width), walk.step.name
+    )  # fmt: skip

@@ -1,0 +1,161 @@
+"""Draw the plots of a result: one legend for plots with the same curves, ticks at round numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from taut._base.optional import needing
+from taut.reproduce.result import Curve, Plot
+
+WIDTH, HEIGHT, COLUMNS = 300, 200, 2
+LONGEST_TITLE = 48  # letters
+# Colours that people who see fewer of them can tell apart (Okabe and Ito 2008); bounds are grey.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a800")
+BOUND = "#666666"
+MOST_TICKS = 7
+LETTERS = 52  # of a legend, below one plot
+
+
+def chart(plots: Sequence[Plot]) -> Any:
+    """All plots as an Altair chart; neighbours with the same curves share a legend."""
+    with needing("figures need altair and vl-convert", "plot"):
+        import altair
+        import vl_convert  # noqa: F401  (altair saves with it)
+    groups = [list(group) for _, group in groupby(plots, key=lambda plot: _names(plot.curves))]
+    drawn = []
+    for group in groups:
+        across = min(len(group), COLUMNS)
+        alike = [_draw(altair, plot, across * LETTERS) for plot in group]
+        joined = altair.concat(*alike, columns=COLUMNS, align="all", spacing=24)
+        drawn.append(joined.resolve_scale(color="shared", x="independent", y="independent"))
+    alone = all(len(group) == 1 for group in groups)  # each with a legend of its own
+    whole = altair.concat(*drawn, columns=COLUMNS if alone else 1, spacing=30)
+    whole = whole.resolve_scale(color="independent")
+    styled = whole.configure(font="sans-serif", background="white", padding=8)
+    titled = styled.configure_title(fontSize=12, anchor="start", limit=WIDTH + 60)
+    return titled.configure_legend(labelLimit=400).configure_axis(
+        gridColor="#e6e6e6", domainColor="#888888", tickColor="#888888", titleFontWeight="normal"
+    )
+
+
+def _names(curves: Sequence[Curve]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(curve.name for curve in curves))
+
+
+def _draw(altair: Any, plot: Plot, letters: int) -> Any:
+    """One plot; so many letters fit into a line of its legend."""
+    rows = [
+        {"x": x, "y": y, "curve": curve.name, "kind": _kind(curve)}
+        for curve in plot.curves
+        for x, y in zip(curve.x, curve.y, strict=True)
+        if not plot.log_y or y > 0
+    ]
+    columns = max(1, letters // (max(map(len, _names(plot.curves))) + 5))
+    scattered = any(curve.points for curve in plot.curves)  # then room around points, not 0
+    base = altair.Chart(altair.InlineData(values=rows)).encode(
+        x=_axis(altair, altair.X, "x", plot.x, rows, log=plot.log_x, zero=False),
+        y=_axis(
+            altair, altair.Y, "y", plot.y, rows, log=plot.log_y,
+            zero=not (plot.log_y or scattered),
+        ),
+        color=altair.Color(
+            "curve:N", title=None, scale=_colours(altair, plot.curves),
+            legend=altair.Legend(orient="bottom", columns=columns, symbolType="stroke",
+                                 symbolSize=200, symbolStrokeWidth=2),
+        ),
+        strokeDash=altair.StrokeDash(
+            "kind:N",
+            legend=None,
+            scale=altair.Scale(domain=["found", "bound", "points"], range=[[1, 0], [5, 3], [1, 0]]),
+        ),
+    )  # fmt: skip
+    lines = base.mark_line().transform_filter("datum.kind != 'points'")
+    small = base.mark_point(size=14, filled=True).transform_filter("datum.kind == 'found'")
+    large = base.mark_point(size=40, filled=True).transform_filter("datum.kind == 'points'")
+    return (lines + small + large).properties(
+        title=_wrapped(plot.title), width=WIDTH, height=HEIGHT
+    )
+
+
+def _colours(altair: Any, curves: Sequence[Curve]) -> Any:
+    """A colour for each name; names of nothing but bounds are grey."""
+    names = list(_names(curves))
+    found = [name for name in names if any(c.name == name and not c.dashed for c in curves)]
+    if len(found) > len(COLOURS):
+        return altair.Scale(domain=names, scheme="tableau20")
+    given = dict(zip(found, COLOURS, strict=False))
+    bounds = [name for name in names if name not in found]
+    if len(bounds) == len(found) > 1:  # each has its bound
+        given |= {bound: given[name] for bound, name in zip(bounds, found, strict=True)}
+    return altair.Scale(domain=names, range=[given.get(name, BOUND) for name in names])
+
+
+def _axis(
+    altair: Any, channel: Any, field: str, title: str, rows: list[dict[str, Any]], *, log: bool,
+    zero: bool,
+) -> Any:  # fmt: skip
+    """An axis with ticks at round numbers."""
+    if not log:
+        scale = altair.Scale(type="linear", zero=zero, nice=True)
+        ticks = altair.Axis(tickCount=6, labelOverlap=True)
+        return channel(f"{field}:Q", title=title, scale=scale, axis=ticks)
+    values = decades([row[field] for row in rows if row[field] > 0])
+    ticks = altair.Axis(values=values, labelExpr=_LABEL)
+    return channel(
+        f"{field}:Q", title=title, scale=altair.Scale(type="log", nice=False), axis=ticks
+    )
+
+
+def decades(values: Sequence[float]) -> list[float]:
+    """Ticks of a logarithmic axis: powers of ten, or 1, 2 and 5 times one where there are few.
+
+    Examples
+    --------
+    >>> decades([0.001, 10])
+    [0.001, 0.01, 0.1, 1.0, 10.0]
+    >>> decades([2, 30])
+    [2.0, 5.0, 10.0, 20.0]
+    """
+    if not values:
+        return []
+    low, high = min(values) * (1 - 1e-9), max(values) * (1 + 1e-9)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    tens = [float(f"1e{power}") for power in powers if low <= 10.0**power <= high]
+    if len(tens) < 3:
+        fine = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+        return [value for value in fine if low <= value <= high]
+    return tens[:: math.ceil(len(tens) / MOST_TICKS)]
+
+
+def _label() -> str:
+    """Vega's expression for 0.01 and 10⁻⁸: long numbers are powers of ten."""
+    power = "toString(round(log(datum.value) / LN10))"
+    for plain, raised in zip("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹", strict=True):
+        power = f"replace({power}, /{plain}/g, '{raised}')"
+    short = "datum.value >= 0.001 && datum.value < 100000"
+    return f"{short} ? format(datum.value, ',~r') : '10' + {power}"
+
+
+_LABEL = _label()
+
+
+def _kind(curve: Curve) -> str:
+    if curve.points:
+        return "points"
+    return "bound" if curve.dashed else "found"
+
+
+def _wrapped(title: str) -> list[str]:
+    """A title in lines that fit its plot, broken after commas."""
+    lines = [""]
+    for part in title.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if lines[-1] and len(joined) > LONGEST_TITLE:
+            lines[-1] += ","
+            lines.append(part)
+        else:
+            lines[-1] = joined
+    return lines
