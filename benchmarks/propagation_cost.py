@@ -22,7 +22,7 @@ from taut import At
 from taut.networks import propagate
 
 BASE = {"tokens": 6, "layers": 4, "width": 64}
-STEPS = {"tokens": (3, 6, 12, 18), "layers": (2, 4, 8, 12), "width": (32, 64, 128)}
+STEPS = {"tokens": (3, 6, 12), "layers": (2, 4, 8), "width": (32, 64, 128)}
 PICTURE = Path(__file__).parents[1] / "docs" / "results" / "propagation-cost.svg"
 
 
