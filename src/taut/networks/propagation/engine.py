@@ -22,7 +22,7 @@ from taut._base.rounding import EPS
 from taut.networks.propagation.boxes import find_box
 from taut.networks.propagation.checkpoint import Checkpoint, at_input, forks, passages
 from taut.networks.propagation.error_sources import ErrorSources
-from taut.networks.propagation.input_set import InputRows, InputSet
+from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.needed_tokens import find_needed
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.reached import Reached, Trail, joined
@@ -167,8 +167,11 @@ class Engine:
             if index == stop:
                 if found.trail is not None:
                     found.trail.ends = rows
-                if not ends:
-                    self._end(found, rows, stop)
+                if not ends and stop:
+                    assert self.checkpoint is not None
+                    found.end_before(rows, self.inputs, *self.checkpoint)
+                elif not ends:
+                    found.end(rows, self.inputs, self.nodes[0].tokens)
                 break
             if node.offset is not None:
                 found.add_offset(rows, node.offset)
@@ -190,21 +193,6 @@ class Engine:
         if not bool(found.half.isfinite().all()):
             raise UnboundedError
         return found
-
-    def _end(self, found: Reached, rows: Rows, stop: int) -> None:
-        """Rows at the input, or at a checkpoint, as linear functions of the input."""
-        if stop:
-            assert self.checkpoint is not None
-            values, error, rounding = self.checkpoint[1].end(rows)
-            found.linear = InputRows(values, None)
-            found.error += error
-            found.rounding += rounding
-            found.slack[stop] = error
-        else:
-            if found.trail is not None:
-                rows = Rows(rows.dense(self.nodes[0].tokens))
-            found.linear = self.inputs.entries(rows)
-        found.reach = self.inputs.reach(found.linear.values)
 
     def _meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
         """Enter what a node adds to rows, or what an activation does that it is the reader of."""
