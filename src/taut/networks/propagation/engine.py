@@ -79,7 +79,7 @@ class Engine:
         self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
         self.entries = inputs.columns
-        self._entries: dict[int, Entries] = {}
+        self.kept: dict[int, Entries] = {}  # entries of nodes as linear functions of the input
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
         self._sources = ErrorSources(self)
@@ -167,11 +167,9 @@ class Engine:
             if index == stop:
                 if found.trail is not None:
                     found.trail.ends = rows
-                if not ends and stop:
-                    assert self.checkpoint is not None
-                    found.end_before(rows, self.inputs, *self.checkpoint)
-                elif not ends:
-                    found.end(rows, self.inputs, self.nodes[0].tokens)
+                if not ends:
+                    before = self.checkpoint if stop else None
+                    found.end(rows, self.inputs, self.nodes[0].tokens, before)
                 break
             if node.offset is not None:
                 found.add_offset(rows, node.offset)
@@ -226,7 +224,7 @@ class Engine:
 
         Tokens that nothing depends on have no radius. ``factors`` keeps the linear functions.
         """
-        if node.box is None or (factors and node.index not in self._entries):
+        if node.box is None or (factors and node.index not in self.kept):
             if bool(node.needed.any()):
                 find_box(self, node, factors=factors)
             else:
@@ -239,10 +237,6 @@ class Engine:
         found = node.entry_rows(tokens)
         return Node.entry_rows(node, tokens) if found[0].index in self._sources.readers else found
 
-    def keep(self, node: Node, entries: Entries) -> None:
-        """Enter the entries of a node as linear functions of the input."""
-        self._entries[node.index] = entries
-
     def whole(self, node: Node) -> bool:
         """Whether rows may end at a node: every path passes it, and all of it is needed."""
         small = node.centre.numel() ** 2 <= LARGEST_MATRIX
@@ -253,7 +247,7 @@ class Engine:
         key = (node.index, heads)
         if key not in self._factors:
             assert node.box is not None
-            entries = self._entries[node.index]
+            entries = self.kept[node.index]
             self._factors[key] = ValueFactors(self.inputs, node.box, entries, heads)
         return self._factors[key]
 

@@ -64,20 +64,21 @@ class Reached:
         if isinstance(pulled.error, torch.Tensor):
             self.slack[node.index] = pulled.error
 
-    def end(self, rows: Rows, inputs: InputSet, tokens: int) -> None:
-        """Enter the rows on the input, which has so many tokens."""
-        rows = rows if self.trail is None else Rows(rows.dense(tokens))
-        self.linear = inputs.entries(rows)
+    def end(
+        self, rows: Rows, inputs: InputSet, tokens: int, before: tuple[int, Checkpoint] | None
+    ) -> None:
+        """Enter the rows on the input, which has so many tokens, or on a checkpoint before it."""
+        if before is None:
+            rows = rows if self.trail is None else Rows(rows.dense(tokens))
+            self.linear = inputs.entries(rows)
+        else:
+            index, checkpoint = before
+            values, error, rounding = checkpoint.end(rows)
+            self.linear = InputRows(values, None)
+            self.error += error
+            self.rounding += rounding
+            self.slack[index] = error
         self.reach = inputs.reach(self.linear.values)
-
-    def end_before(self, rows: Rows, inputs: InputSet, index: int, checkpoint: Checkpoint) -> None:
-        """Enter the rows on the node of a checkpoint, as functions of the input and an error."""
-        values, error, rounding = checkpoint.end(rows)
-        self.linear = InputRows(values, None)
-        self.error += error
-        self.rounding += rounding
-        self.slack[index] = error
-        self.reach = inputs.reach(values)
 
     @property
     def half(self) -> torch.Tensor:
