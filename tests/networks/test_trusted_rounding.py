@@ -11,7 +11,8 @@ from torch import nn  # noqa: E402
 
 import taut  # noqa: E402
 import taut.networks as tt  # noqa: E402
-from taut.networks.propagation.linear_nodes import InputNode, RotaryNode  # noqa: E402
+from taut.networks.propagation.linear_nodes import InputNode  # noqa: E402
+from taut.networks.propagation.rotary_node import RotaryNode  # noqa: E402
 
 
 class Own(nn.Module):

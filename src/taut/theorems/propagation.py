@@ -86,6 +86,53 @@ PROPAGATION = (
         "taut",
     ),
     Theorem(
+        "ellipsoid-algebra",
+        _PROPAGATION,
+        "write E(K) = {Lz : |z|₂ ≤ 1} for K = LLᵀ, whose support function is √(aᵀKa): "
+        "E(K₁) + E(K₂) lies in E(K₁/θ + K₂/(1 − θ)) for 0 < θ < 1, W·E(K) is E(WKWᵀ), x∘y lies in "
+        "E(K₁∘K₂) for x in E(K₁) and y in E(K₂), and the box |x| ≤ b in E(diag(b·Σb))",
+        "all positive semidefinite matrices",
+        "Cauchy's inequality; x∘y is a linear function of z₁z₂ᵀ, whose Frobenius norm is |z₁||z₂|",
+        "attained by proportional ellipsoids, and by squares of one entry",
+        "classical; taut",
+    ),
+    Theorem(
+        "ellipsoid-norm",
+        _PROPAGATION,
+        "for tokens y₀ + δ with δ in E(G) a norm layer leaves its derivative by "
+        "gain/σ₀·[y₀(3t²/2 − w/2) − δt + y₀(φ − 1 + t + w/2 − 3t²/2) + δ(φ − 1 + t)], with t, w "
+        "and φ of affine-norm; the first two terms lie in the ellipsoid whose matrix has the "
+        "inner products of their quadratic forms, the others in those of the series of φ in "
+        "τ = 2t + w",
+        "RMSNorm, and LayerNorm after its mean was subtracted; |τ| < 1",
+        "a quadratic form zᵀQz is at most ‖Q‖_F; ellipsoid-algebra for all other products",
+        "approached by sets of one direction as they shrink",
+        "taut",
+    ),
+    Theorem(
+        "ellipsoid-activation",
+        _PROPAGATION,
+        "for x + t with t in E(G) the k-th power of t lies in E(G∘…∘G), so that Taylor's series of "
+        "an activation lies in a sum of ellipsoids; GELU's k-th derivative, k ≥ 2, is "
+        "(−1)ᵏ(He₍ₖ₋₂₎ − Heₖ)e^(−x²/2)/√(2π), at most 0.4335(√(k−2)! + √k!)",
+        "exact GELU; other activations by their lines of affine-activation, as a box",
+        "ellipsoid-algebra, Taylor's theorem and Cramér's inequality for Hermite's polynomials",
+        "approached by sets of one direction as they shrink",
+        "taut",
+    ),
+    Theorem(
+        "ellipsoid-attention",
+        _PROPAGATION,
+        "for centred scores c = u·z + σ, outputs o, their linear change x, w = δv − x and "
+        "ζ = Σp(e^c − 1 − c) ≥ 0 a head's output moves by x + [Σp(v − o)(σ + e^c − 1 − c) + "
+        "Σp(e^c − 1)w]/(1 + ζ); the parts of second order, Σp(v − o)(u·z)²/2 + Σp(u·z)w, lie in "
+        "the ellipsoid of their quadratic forms, of all queries and heads together",
+        "dot-product attention with any mask, bias, rotation and shared heads, without a soft cap",
+        "Σp′(y − o − x) for p′ = pe^c/(1 + ζ), as Σp′ = 1 and Σpc = 0; ellipsoid-algebra",
+        "approached by sets of one direction as they shrink",
+        "taut",
+    ),
+    Theorem(
         "affine-attention-below",
         _PROPAGATION,
         "for a row a, b = a·v₀ + λV centred under p, |δpⱼ| ≤ Pⱼ, |a·δvⱼ| ≤ Vⱼ, |λⱼ| ≤ 1 and "

@@ -87,7 +87,7 @@ class Engine:
         self.entries = inputs.columns
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
-        self._find_needed()
+        find_needed(nodes)
         for node in nodes:
             node.centre = node.value()
             if bool(node.needed.any()):
@@ -100,12 +100,6 @@ class Engine:
         node.sizes = node.sizes + node.local  # constants of modules hold only that far
         for parent in node.parents:
             parent.frozen = True
-
-    def _find_needed(self) -> None:
-        self.nodes[-1].needed[:] = True
-        for node in reversed(self.nodes):
-            for parent, needed in zip(node.parents, node.needs(), strict=True):
-                parent.needed |= needed
 
     def carry(self, starts: Starts, *, lower: bool = False, keep: bool = False) -> Reached:
         """Carry rows to the input, as many at a time as the memory allows."""
@@ -225,6 +219,14 @@ class Engine:
             entries = self._entries[node.index]
             self._factors[key] = ValueFactors(self.inputs, node.box, entries, heads)
         return self._factors[key]
+
+
+def find_needed(nodes: list[Node]) -> None:
+    """Mark the tokens of every node that the last one depends on."""
+    nodes[-1].needed[:] = True
+    for node in reversed(nodes):
+        for parent, needed in zip(node.parents, node.needs(), strict=True):
+            parent.needed |= needed
 
 
 def _enter(pending: dict[int, Rows], node: Node, rows: Rows) -> None:

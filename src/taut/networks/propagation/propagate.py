@@ -14,6 +14,7 @@ from taut._base.bound_text import VALUE
 from taut._base.domain import At
 from taut._base.norm import Norm, lp
 from taut._base.rounding import EPS, Numbers
+from taut.networks.ellipsoids.near_input import ellipsoid_radius
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
@@ -21,7 +22,7 @@ from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import Request, checked_request, deadline_of
-from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, Propagation, Slack
+from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, TOGETHER, Propagation, Slack
 from taut.networks.propagation.rows import Rows
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
@@ -32,6 +33,11 @@ THEOREMS = {
     "norm": ("affine-norm",),
     "product": ("affine-product",),
     "constant": ("chain",),
+}
+ELLIPSOIDS = {
+    "activation": "ellipsoid-activation",
+    "attention": "ellipsoid-attention",
+    "norm": "ellipsoid-norm",
 }
 
 
@@ -113,16 +119,23 @@ def propagate(
     outputs = torch.stack([tape[-1].centre for tape in tapes])
     compare_outputs(question, question.points(1), outputs)
     rows = _targets(targets, outputs)
+    together = [
+        ellipsoid_radius(question, request, sample, rows[sample], eps, deadline, device)
+        for sample in range(len(tapes))
+    ]
     found = [
-        _one(tape, request, sample, rows[sample], eps, deadline, report)
+        _one(tape, request, sample, rows[sample], together[sample], eps, deadline, report)
         for sample, tape in enumerate(tapes)
     ]
     kinds = dict.fromkeys(node.kind for tape in tapes for node in tape if node.kind in THEOREMS)
     constants = dict.fromkeys(n.path for tape in tapes for n in tape if n.kind == "constant")
-    theorem = ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]))
+    theorem = ["affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])]
+    if any(each is not None for each in together):
+        theorem.append("ellipsoid-algebra")
+        theorem += [ELLIPSOIDS[kind] for kind in kinds if kind in ELLIPSOIDS]
     bound = Bound(
         np.stack([each[0] for each in found]), np.stack([each[1] for each in found]),
-        "bracket", Norm(lp(norm).source, "value"), request.where, theorem, quantity=VALUE,
+        "bracket", Norm(lp(norm).source, "value"), request.where, tuple(theorem), quantity=VALUE,
         rounding=rounding_of(tapes, eps),
     )  # fmt: skip
     centre = np.stack([each[2] for each in found])
@@ -192,20 +205,29 @@ def _one(
     request: Request,
     sample: int,
     rows: torch.Tensor,
+    together: torch.Tensor | None,
     eps: float,
     deadline: float,
     progress: Callable[[int, int], object],
 ) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...]]:
     """Both sides, the value at the centre, and the slack, for one input."""
-    at_input = (rows * tape[-1].centre).flatten(1).sum(dim=1).cpu().numpy()
+    value = (rows * tape[-1].centre).flatten(1)
+    doubt = value.abs().sum(dim=1) * ((value.shape[1] + 8) * EPS)
+    value = value.sum(dim=1)
     inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
+    low, high = torch.full_like(value, -torch.inf), torch.full_like(value, torch.inf)
+    parts: tuple[Slack, ...] = ()
     try:
         engine = Engine(tape, inputs, eps, progress, deadline)
         low, high, parts = bound_rows(engine, rows)
     except (UnboundedError, OutOfTimeError):
-        infinite = np.full(len(rows), np.inf)
-        return -infinite, infinite, at_input, ()
-    return low.cpu().numpy(), high.cpu().numpy(), at_input, parts
+        pass
+    if together is not None:
+        far = together + doubt
+        if bool(((high - low) / 2 > far).any()):
+            parts = (Slack("", TOGETHER, float(far.mean())),)
+        low, high = torch.maximum(low, value - far), torch.minimum(high, value + far)
+    return low.cpu().numpy(), high.cpu().numpy(), value.cpu().numpy(), parts
 
 
 def bound_rows(

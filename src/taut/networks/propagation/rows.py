@@ -71,7 +71,7 @@ class Rows:
 
 def heads_apart(x: torch.Tensor, heads: int) -> torch.Tensor:
     """(..., heads·width) as (..., heads, width)."""
-    return x.reshape(*x.shape[:-1], heads, -1)
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
 
 
 def unit_rows(width: int, tokens: torch.Tensor, like: torch.Tensor) -> Rows:
