@@ -98,5 +98,5 @@ def test_every_extra_of_users_is_tried():
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     developers = {"test", "peers", "bench", "docs", "lint"}
-    inside = {"data", "hf", "rl", "seq2seq"}  # parts of audit and all
+    inside = {"data", "hf", "onnx", "rl", "seq2seq"}  # parts of audit and all
     assert set(USES) - {""} == set(project["optional-dependencies"]) - developers - inside
