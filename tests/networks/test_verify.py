@@ -94,11 +94,11 @@ def small_transformer(seed):
 
 @pytest.mark.parametrize("norm", [1, 2, math.inf])
 def test_no_proof_beyond_an_attack(norm):
-    for seed in range(3):
+    for seed in range(2):
         net, x = small_transformer(seed)
         attack = tt.certified_radius(net, x, norm=norm, steps=2).attack_radius()[0]
-        for share in (0.5, 0.8, 1.02):
-            found = tt.verify(net, taut.At(x, share * attack), norm=norm, time_limit=20.0)
+        for share in (0.7, 1.02):
+            found = tt.verify(net, taut.At(x, share * attack), norm=norm, time_limit=4.0)
             if share > 1:
                 assert found.verdict != "proved"
             if found.verdict == "refuted":

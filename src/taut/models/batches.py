@@ -114,7 +114,7 @@ def _check_vocabulary(ids: torch.Tensor, model: Any) -> None:
     size = getattr(table, "num_embeddings", None)
     if size is not None and int(ids.max()) >= size:
         raise ValueError(
-            f"the tokenizer gives token {int(ids.max())}, and the model has tokens 0 to {size - 1}: "
+            f"the tokenizer gives token {int(ids.max())}, and the model has 0 to {size - 1}: "
             "is it that of another model (--tokenizer)?"
         )
 

@@ -62,7 +62,7 @@ class MovedNodes:
         """A new group for an ellipsoid of the tokens of an index."""
         steps = factor(matrix).mT
         found = steps.new_zeros(len(steps), *node.centre.shape)
-        found[:, index] = steps.unflatten(1, (len(index), node.width))
+        found[:, index] = steps.reshape(len(steps), len(index), node.width)
         self._groups += 1
         return {self._groups: found}
 
