@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import accumulate
 
 import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.boxes import find_box
 from taut.networks.propagation.checkpoint import Checkpoint, at_input, forks, passages
-from taut.networks.propagation.error_sources import ErrorSources
+from taut.networks.propagation.error_sources import ErrorSources, Known
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.reached import Reached, Trail, joined
@@ -30,7 +31,6 @@ from taut.networks.propagation.source import sharpened
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
-Known = dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
 MEMORY = 3e6  # numbers in the rows that are carried at a time
 LARGEST_MATRIX = 1e8  # numbers in the ellipsoid of a checkpoint
@@ -81,10 +81,8 @@ class Engine:
         self._entries: dict[int, Entries] = {}
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
-        self._sources = ErrorSources(self)
-        self._work = [0.0]
-        for node in nodes[1:]:
-            self._work.append(self._work[-1] + node.work)
+        self.sources = ErrorSources(self)
+        self._work = list(accumulate(node.work for node in nodes))
         whole = sum(node.centre.numel() * self._work[node.index] for node in nodes)
         self.ellipsoids = whole > LARGE if checkpoints is None else checkpoints
         self._passages = passages(nodes) if self.ellipsoids else set()
@@ -124,16 +122,8 @@ class Engine:
     ) -> Reached:
         """Carry rows to the input or to a checkpoint, as many at a time as the memory allows.
 
-        Parameters
-        ----------
-        lower
-            Whether only the lower side counts.
-        keep
-            Whether to keep the linear functions of the input.
-        trail
-            Whether to end at the last checkpoint and to keep a trail.
-        ends
-            Whether the trail is all that is asked for, so that the rows on the input are not.
+        ``lower``: only the lower side counts. ``keep`` the linear functions of the input. ``trail``:
+        end at the last checkpoint and keep a trail; with ``ends``, it is all that is asked for.
         """
         count = len(starts[0][1])
         first = min(node.index for node, _ in starts)
@@ -146,7 +136,7 @@ class Engine:
         for begin in range(0, count, chunk):
             if time.monotonic() > self.deadline:
                 raise OutOfTimeError
-            part = [(node, _part(rows, begin, begin + chunk)) for node, rows in starts]
+            part = [(node, rows.part(begin, begin + chunk)) for node, rows in starts]
             parts.append(self._carry(part, stop, lower=lower, keep=keep, trail=trail, ends=ends))
         return joined(parts)
 
@@ -179,7 +169,7 @@ class Engine:
                 found.add_offset(rows, node.offset)
             pulled = node.pull(rows, lower=lower)
             if self.ellipsoids:
-                self._meet(found, node, rows, known)
+                self.sources.meet(found, node, rows, known)
                 if index in known and not lower:
                     pulled = sharpened(pulled, known[index])
             found.add(pulled, rows, node)
@@ -211,21 +201,6 @@ class Engine:
             found.linear = self.inputs.entries(rows)
         found.reach = self.inputs.reach(found.linear.values)
 
-    def _meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
-        """Enter what a node adds to rows, or what an activation does that it is the reader of."""
-        for each in (node, *node.parents):
-            reader = self._sources.readers.get(each.index, each)
-            source = self._sources.of(each) if reader is node else None
-            if source is None:
-                continue
-            around = known[each.index] = source.interval(rows)
-            if found.trail is not None:
-                found.trail.parts[each.index] = (rows, source)
-                found.trail.drift += around[0]
-                found.rounding += around[2]
-        # rows on a trail never begin between an activation and its reader
-        assert found.trail is None or node.index not in self._sources.readers or node.index in known
-
     def interval(self, starts: Starts) -> tuple[torch.Tensor, torch.Tensor]:
         """Range of each row, as a deviation from its value at the centres."""
         found = self.carry(starts)
@@ -254,7 +229,7 @@ class Engine:
     def entry_rows(self, node: Node, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """Rows of every entry; on the node itself if it is where the error of another is given."""
         found = node.entry_rows(tokens)
-        return Node.entry_rows(node, tokens) if found[0].index in self._sources.readers else found
+        return Node.entry_rows(node, tokens) if found[0].index in self.sources.readers else found
 
     def keep(self, node: Node, entries: Entries) -> None:
         """Enter the entries of a node as linear functions of the input."""
@@ -278,8 +253,3 @@ class Engine:
 def _enter(pending: dict[int, Rows], node: Node, rows: Rows) -> None:
     old = pending.get(node.index)
     pending[node.index] = rows if old is None else old.plus(rows, node.tokens)
-
-
-def _part(rows: Rows, begin: int, end: int) -> Rows:
-    token = None if rows.token is None else rows.token[begin:end]
-    return Rows(rows.values[begin:end], token)
