@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import accumulate
 
 import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.boxes import find_box
 from taut.networks.propagation.checkpoint import Checkpoint, at_input, forks, passages
-from taut.networks.propagation.error_sources import ErrorSources
+from taut.networks.propagation.error_sources import ErrorSources, Known
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.needed_tokens import find_needed
 from taut.networks.propagation.node import Node, UnboundedError
@@ -31,7 +32,6 @@ from taut.networks.propagation.source import sharpened
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
-Known = dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
 MEMORY = 3e6  # numbers in the rows that are carried at a time
 LARGEST_MATRIX = 1e8  # numbers in the ellipsoid of a checkpoint
@@ -82,10 +82,8 @@ class Engine:
         self.kept: dict[int, Entries] = {}  # entries of nodes as linear functions of the input
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
-        self._sources = ErrorSources(self)
-        self._work = [0.0]
-        for node in nodes[1:]:
-            self._work.append(self._work[-1] + node.work)
+        self.sources = ErrorSources(self)
+        self._work = list(accumulate(node.work for node in nodes))
         whole = sum(node.centre.numel() * self._work[node.index] for node in nodes)
         self.ellipsoids = whole > LARGE if checkpoints is None else checkpoints
         self._passages = passages(nodes) if self.ellipsoids else set()
@@ -119,16 +117,8 @@ class Engine:
     ) -> Reached:
         """Carry rows to the input or to a checkpoint, as many at a time as the memory allows.
 
-        Parameters
-        ----------
-        lower
-            Whether only the lower side counts.
-        keep
-            Whether to keep the linear functions of the input.
-        trail
-            Whether to end at the last checkpoint and to keep a trail.
-        ends
-            Whether the trail is all that is asked for, so that the rows on the input are not.
+        ``lower``: only the lower side counts. ``keep`` the linear functions of the input.
+        ``trail``: end at the last checkpoint and keep a trail; with ``ends`` it is all that counts.
         """
         count = len(starts[0][1])
         first = min(node.index for node, _ in starts)
@@ -175,7 +165,7 @@ class Engine:
                 found.add_offset(rows, node.offset)
             pulled = node.pull(rows, lower=lower)
             if self.ellipsoids:
-                self._meet(found, node, rows, known)
+                self.sources.meet(found, node, rows, known)
                 if index in known and not lower:
                     pulled = sharpened(pulled, known[index])
             found.add(pulled, rows, node)
@@ -191,21 +181,6 @@ class Engine:
         if not bool(found.half.isfinite().all()):
             raise UnboundedError
         return found
-
-    def _meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
-        """Enter what a node adds to rows, or what an activation does that it is the reader of."""
-        for each in (node, *node.parents):
-            reader = self._sources.readers.get(each.index, each)
-            source = self._sources.of(each) if reader is node else None
-            if source is None:
-                continue
-            around = known[each.index] = source.interval(rows)
-            if found.trail is not None:
-                found.trail.parts[each.index] = (rows, source)
-                found.trail.drift += around[0]
-                found.rounding += around[2]
-        # rows on a trail never begin between an activation and its reader
-        assert found.trail is None or node.index not in self._sources.readers or node.index in known
 
     def interval(self, starts: Starts) -> tuple[torch.Tensor, torch.Tensor]:
         """Range of each row, as a deviation from its value at the centres."""
@@ -235,7 +210,7 @@ class Engine:
     def entry_rows(self, node: Node, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """Rows of every entry; on the node itself if it is where the error of another is given."""
         found = node.entry_rows(tokens)
-        return Node.entry_rows(node, tokens) if found[0].index in self._sources.readers else found
+        return Node.entry_rows(node, tokens) if found[0].index in self.sources.readers else found
 
     def whole(self, node: Node) -> bool:
         """Whether rows may end at a node: every path passes it, and all of it is needed."""
