@@ -97,7 +97,7 @@ def test_verdicts(tmp_path):
         "(assert (>= Y_0 1.4))": "refuted",
         "(assert (or (>= Y_0 Y_1) (<= Y_1 1.9)))": "proved",
         "(assert (or (>= Y_0 Y_1) (<= Y_1 2)))": "refuted",
-        "(assert (and (>= Y_0 1) (<= Y_0 0)))": "open",  # each can happen, but not both
+        "(assert (and (>= Y_0 1) (<= Y_0 0)))": "proved",  # each can happen, but not both
         "(assert (>= (* 0.1 Y_0) 0.16))": "proved",
         "(assert (< Y_1 2))": "open",  # holds, but the bound of 2 touches it
     }
