@@ -1,6 +1,7 @@
 """How far the output of all-MiniLM-L6-v2 moves when one word does: certified beside measured.
 
-``python -m benchmarks.minilm_output 1e-3 "The quick brown fox" 3``: radius, text, token that moves.
+``python -m benchmarks.minilm_output 1e-3 "The quick brown fox" 3``: radius, text, token that moves,
+and the number of threads, 1 if none is given.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def load():
     return AutoModel.from_pretrained(folder).eval().double(), AutoTokenizer.from_pretrained(folder)
 
 
-def main(radius: float, text: str, word: int) -> None:
+def main(radius: float, text: str, word: int, threads: int = 1) -> None:
     """Print the ratio of certified to measured changes, time and memory."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, tokenizer = load()
     ids = tokenizer(text, return_tensors="pt").input_ids
@@ -45,16 +46,19 @@ def main(radius: float, text: str, word: int) -> None:
     rows[:FUNCTIONS] = pooled / pooled.norm(dim=-1, keepdim=True) / tokens
     for index in range(FUNCTIONS):
         rows[FUNCTIONS + index, index % tokens, 7 * index] = 1.0
-    begin = time.monotonic()
+    begin, busy = time.monotonic(), time.process_time()
     found = propagate(model, At(x, radius), tokens=[word], targets=rows)
-    seconds = time.monotonic() - begin
+    seconds, busy = time.monotonic() - begin, time.process_time() - busy
     low, high = (_extreme(model, x, word, rows, sign * radius) for sign in (-1.0, 1.0))
     assert (low.numpy() >= found.bound.lower[0]).all()
     assert (high.numpy() <= found.bound.upper[0]).all()
     ratio = torch.from_numpy(found.bound.upper[0] - found.bound.lower[0]) / (high - low)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(found)
-    print(f"{tokens} tokens, radius {radius:g}: {seconds:.0f} s, {memory:.1f} GB")
+    print(
+        f"{tokens} tokens, radius {radius:g}: {seconds:.0f} s with {threads} threads, "
+        f"{busy:.0f} s of processor time, {memory:.1f} GB"
+    )
     for name, part in (("mean of all tokens", ratio[:FUNCTIONS]), ("entries", ratio[FUNCTIONS:])):
         print(f"certified/measured of the {name}: mean {part.mean():.3f}, most {part.max():.3f}")
 
@@ -79,4 +83,4 @@ def _extreme(model, x, word: int, rows: torch.Tensor, radius: float) -> torch.Te
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(float(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *map(int, sys.argv[4:]))

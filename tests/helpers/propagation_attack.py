@@ -63,7 +63,7 @@ def worst_steps(function, x, norm, radius, goals, steps=12):
     return torch.cat(found)
 
 
-def engine_of(module, x, radius, norm, *, eps=0.0, scale=None, **inputs):
+def engine_of(module, x, radius, norm, *, eps=0.0, scale=None, checkpoints=None, **inputs):
     """The engine for one input (1, tokens, width), and the question it answers."""
     question, _ = ask(
         module,
@@ -76,7 +76,8 @@ def engine_of(module, x, radius, norm, *, eps=0.0, scale=None, **inputs):
     )
     tape = record(question, 0, CPU)
     sizes = torch.ones_like(tape[0].centre) if scale is None else scale
-    return Engine(tape, InputSet(radius, norm, sizes), eps), question
+    ball = InputSet(radius, norm, sizes)
+    return Engine(tape, ball, eps, checkpoints=checkpoints), question
 
 
 def check_every_bound(engine, question, points, *, rows=3, seed=0):

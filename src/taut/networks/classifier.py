@@ -17,9 +17,10 @@ from taut.networks.attack import AttackedBall, radius_of_change, smallest_margin
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.margin_search import MarginSearch
-from taut.networks.propagation.propagate import margins, rounding_of
+from taut.networks.propagation.propagate import rounding_of
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import checked_request, deadline_of
+from taut.networks.propagation.targets import margins
 from taut.networks.question import Question, ask
 from taut.networks.rule_check import compare_outputs
 

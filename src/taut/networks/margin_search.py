@@ -11,12 +11,12 @@ from taut.networks.ellipsoids.forward import Forward, is_smooth
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
-from taut.networks.propagation.propagate import margins
 from taut.networks.propagation.radius_search import largest_radius
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import Request
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import Slopes, lower_bounds
+from taut.networks.propagation.targets import margins
 from taut.networks.question import Question
 
 NEAR = 1e-9  # radius at which the relaxation shows the derivative

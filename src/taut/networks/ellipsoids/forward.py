@@ -20,9 +20,10 @@ from taut.networks.ellipsoids.moved_nodes import LARGEST, MovedNodes, Steps
 from taut.networks.ellipsoids.norm_ellipsoid import norm_error
 from taut.networks.propagation.attention_node import AttentionNode
 from taut.networks.propagation.constant_node import ConstantNode
-from taut.networks.propagation.engine import UNDERFLOW, OutOfTimeError, find_needed
+from taut.networks.propagation.engine import UNDERFLOW, OutOfTimeError
 from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.linear_nodes import FixedNode
+from taut.networks.propagation.needed_tokens import find_needed
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.norm_nodes import NormNode
 from taut.networks.propagation.pointwise_nodes import ActivationNode, ProductNode

@@ -56,6 +56,11 @@ class AttentionNode(Node):
         self.asked: torch.Tensor | None = None  # the first row that came last from below
 
     @property
+    def work(self) -> float:
+        """Every pair of tokens with every entry of a value."""
+        return float(self.p.numel() * (self.values.width // self.kv_heads) ** 2)
+
+    @property
     def width_of_query(self) -> int:
         """Width of a query of one head."""
         return self.queries.width // self.heads

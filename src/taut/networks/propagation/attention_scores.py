@@ -59,7 +59,7 @@ def bound_scores(engine: Engine, node: AttentionNode, p: torch.Tensor) -> MovedS
     product = torch.where(node.seen, product, 0.0) * (1 + 1e-9)
     centred, linear, rest = _centred(engine, node, p, slope)
     both = product + (p * product).sum(dim=-1, keepdim=True)
-    doubt = _doubt(node)
+    doubt = score_doubt(node)
     rest = (rest + both) * (1 + 1e-9) + doubt
     far = torch.where(node.seen, (centred + both) * (1 + 1e-9) + doubt, 0.0)
     return MovedScores(slope, product, far, linear, rest)
@@ -79,7 +79,7 @@ def _capped(
     return slope, slope * product + CAPPED / node.softcap * moved.square() * (1 + 1e-9)
 
 
-def _doubt(node: AttentionNode) -> torch.Tensor:
+def score_doubt(node: AttentionNode) -> torch.Tensor:
     """Rounding of the coefficients of centred scores, times how far queries and keys move.
 
     Coefficients err by γ of their size: sums over a query's width and over the keys, weights with
@@ -105,7 +105,7 @@ def _centred(
     where = (index[:, 0], index[:, 1], index[:, 2])
     for part in torch.split(torch.arange(len(index)), max(64, int(4e6 / node.keys.centre.numel()))):
         chosen = tuple(axis[part] for axis in where)
-        found = engine.carry(_rows(node, p, slope, chosen), keep=joint)
+        found = engine.carry(score_rows(node, p, slope, chosen), keep=joint)
         rest[chosen] = (found.error + found.rounding + found.shift.abs()) * (1 + 1e-9)
         radius[chosen] = found.half + found.shift.abs()
         if joint:
@@ -117,7 +117,7 @@ def _centred(
     return radius, linear, rest
 
 
-def _rows(
+def score_rows(
     node: AttentionNode, p: torch.Tensor, slope: torch.Tensor, chosen: tuple[torch.Tensor, ...]
 ) -> list[tuple[Node, Rows]]:
     """Rows of δsⱼ − Σₖ pₖ δsₖ on queries and keys, for chosen heads, queries and keys."""

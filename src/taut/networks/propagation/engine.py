@@ -15,41 +15,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import accumulate
 
 import torch
 
 from taut._base.rounding import EPS
-from taut.networks.propagation.input_set import InputRows, InputSet
+from taut.networks.propagation.boxes import find_box
+from taut.networks.propagation.checkpoint import Checkpoint, at_input, forks, passages
+from taut.networks.propagation.error_sources import ErrorSources, Known
+from taut.networks.propagation.input_set import InputSet
+from taut.networks.propagation.needed_tokens import find_needed
 from taut.networks.propagation.node import Node, UnboundedError
+from taut.networks.propagation.reached import Reached, Trail, joined
 from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.source import sharpened
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
-TINY = 1e-100  # more than all that underflows
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
-LARGEST_TABLE = 1.5e8  # numbers in the linear functions that are kept of a node
-MEMORY = 6e6  # numbers in the rows that are carried at a time
+MEMORY = 3e6  # numbers in the rows that are carried at a time
+LARGEST_MATRIX = 1e8  # numbers in the ellipsoid of a checkpoint
+WORK = 2e10  # multiplications for which rows are carried beyond the last checkpoint
+LARGE = 2e11  # multiplications of a network beyond which checkpoints are used
 
 
 class OutOfTimeError(Exception):
     """The time limit was reached before the bound was found."""
-
-
-class Reached:
-    """Rows that were carried to the input: the value of each is reach ± error around a shift."""
-
-    def __init__(self, linear: InputRows | None, reach: torch.Tensor) -> None:
-        self.linear = linear
-        self.reach = reach
-        self.shift = torch.zeros_like(reach)
-        self.error = torch.zeros_like(reach)
-        self.slack: dict[int, torch.Tensor] = {}
-        self.rounding = torch.zeros_like(reach)
-
-    @property
-    def half(self) -> torch.Tensor:
-        """Half of the width of the interval."""
-        return (self.reach + self.error + self.rounding) * (1 + 1e-12) + TINY
 
 
 class Engine:
@@ -67,6 +58,8 @@ class Engine:
         Called with the number of operations that are bounded, and of all.
     deadline
         ``time.monotonic()`` at which to give up.
+    checkpoints
+        Whether rows may end at checkpoints; None for large networks only.
     quick
         Whether to leave out, on the way, what takes long and rarely pays for deep networks in l∞:
         joint bounds of scores, and contractions of many rows with all entries of the input.
@@ -80,18 +73,30 @@ class Engine:
         progress: Callable[[int, int], object] = lambda done, all_: None,
         deadline: float = float("inf"),
         *,
+        checkpoints: bool | None = None,
         quick: bool = False,
     ) -> None:
         self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
         self.entries = inputs.columns
-        self._entries: dict[int, Entries] = {}
+        self.kept: dict[int, Entries] = {}  # entries of nodes as linear functions of the input
         self._factors: dict[tuple[int, int], ValueFactors] = {}
+        self.checkpoint: tuple[int, Checkpoint] | None = None
+        self.sources = ErrorSources(self)
+        self._work = list(accumulate(node.work for node in nodes))
+        whole = sum(node.centre.numel() * self._work[node.index] for node in nodes)
+        self.ellipsoids = whole > LARGE if checkpoints is None else checkpoints
+        self._passages = passages(nodes) if self.ellipsoids else set()
+        forked = forks(nodes) & self._passages - {0}
         find_needed(nodes)
         for node in nodes:
             node.centre = node.value()
             if bool(node.needed.any()):
                 self._prepare(node, UNDERFLOW if eps else 0.0)
+                if node.index in forked:
+                    self.box(node, factors=True)
+                if node.index == 0 and self.whole(node):
+                    self.checkpoint = 0, at_input(inputs, node)
             progress(node.index + 1, len(nodes))
 
     def _prepare(self, node: Node, underflow: float) -> None:
@@ -101,43 +106,69 @@ class Engine:
         for parent in node.parents:
             parent.frozen = True
 
-    def carry(self, starts: Starts, *, lower: bool = False, keep: bool = False) -> Reached:
-        """Carry rows to the input, as many at a time as the memory allows."""
+    def carry(
+        self,
+        starts: Starts,
+        *,
+        lower: bool = False,
+        keep: bool = False,
+        trail: bool = False,
+        ends: bool = False,
+    ) -> Reached:
+        """Carry rows to the input or to a checkpoint, as many at a time as the memory allows.
+
+        ``lower``: only the lower side counts. ``keep`` the linear functions of the input.
+        ``trail``: end at the last checkpoint and keep a trail; with ``ends`` it is all that counts.
+        """
         count = len(starts[0][1])
-        widest = max(node.width for node in self.nodes[: starts[0][0].index + 1])
+        first = min(node.index for node, _ in starts)
+        widest = max(node.width for node in self.nodes[: first + 1])
         tokens = max(node.tokens for node in self.nodes)
         widest = max(widest, -(-self.entries // tokens))  # what is left at the input
         chunk = max(16, int(MEMORY / (tokens * widest)))
+        stop = self._stop(first, float("inf") if trail else count)
         parts = []
         for begin in range(0, count, chunk):
             if time.monotonic() > self.deadline:
                 raise OutOfTimeError
-            part = [(node, _part(rows, begin, begin + chunk)) for node, rows in starts]
-            parts.append(self._carry(part, lower=lower, keep=keep))
-        return parts[0] if len(parts) == 1 else _joined(parts)
+            part = [(node, rows.part(begin, begin + chunk)) for node, rows in starts]
+            parts.append(self._carry(part, stop, lower=lower, keep=keep, trail=trail, ends=ends))
+        return joined(parts)
 
-    def _carry(self, starts: Starts, *, lower: bool, keep: bool) -> Reached:
+    def _stop(self, first: int, count: float) -> int:
+        """Where rows end: as near to the input as their number allows."""
+        last = 0 if self.checkpoint is None else self.checkpoint[0]
+        return last if last <= first and count * self._work[first] > WORK else 0
+
+    def _carry(
+        self, starts: Starts, stop: int, *, lower: bool, keep: bool, trail: bool, ends: bool
+    ) -> Reached:
         pending: dict[int, Rows] = {}
+        known: Known = {}
         for node, rows in starts:
             _enter(pending, node, rows)
         like = starts[0][1].values
         found = Reached(None, like.new_zeros(len(like)))
+        if trail:
+            found.trail = Trail(stop, found.shift)
         while pending:
             index = max(pending)
             rows, node = pending.pop(index), self.nodes[index]
-            if index == 0:
-                found.linear = self.inputs.entries(rows)
-                found.reach = self.inputs.reach(found.linear.values)
+            if index == stop:
+                if found.trail is not None:
+                    found.trail.ends = rows
+                if not ends:
+                    before = self.checkpoint if stop else None
+                    found.end(rows, self.inputs, self.nodes[0].tokens, before)
                 break
             if node.offset is not None:
-                found.shift += rows.on(node.offset)
-                found.rounding += rows.weighed(node.offset.norm(dim=-1)) * (node.width + 4) * EPS
+                found.add_offset(rows, node.offset)
             pulled = node.pull(rows, lower=lower)
-            found.shift += pulled.shift
-            found.error += pulled.error
-            found.rounding += pulled.rounding + rows.weighed(node.local)
-            if isinstance(pulled.error, torch.Tensor):
-                found.slack[index] = pulled.error
+            if self.ellipsoids:
+                self.sources.meet(found, node, rows, known)
+                if index in known and not lower:
+                    pulled = sharpened(pulled, known[index])
+            found.add(pulled, rows, node)
             for parent, more in zip(node.parents, pulled.rows, strict=True):
                 if more is not None:
                     _enter(pending, parent, more)
@@ -168,87 +199,34 @@ class Engine:
 
         Tokens that nothing depends on have no radius. ``factors`` keeps the linear functions.
         """
-        if node.box is None or (factors and node.index not in self._entries):
+        if node.box is None or (factors and node.index not in self.kept):
             if bool(node.needed.any()):
-                self._find_box(node, factors)
+                find_box(self, node, factors=factors)
             else:
                 node.box = torch.zeros_like(node.centre)
         assert node.box is not None
         return node.box
 
-    def _find_box(self, node: Node, factors: bool) -> None:
-        index = node.needed.nonzero()[:, 0]
-        begin, rows, more = node.entry_rows(index)
-        keep = factors and len(rows) * self.entries < LARGEST_TABLE
-        found = self.carry([(begin, rows)], keep=keep)
-        found.rounding += more
-        low, high = found.shift - found.half, found.shift + found.half
-        shape = (len(index), node.width)
-        if node.signed and not factors:
-            plus = self.carry([(begin, rows)], lower=True)
-            minus = self.carry([(begin, rows.but(-rows.values))], lower=True)
-            low = torch.maximum(low, plus.shift - plus.half - more)
-            high = torch.minimum(high, minus.half - minus.shift + more)
-        middle, radius, errors = (torch.zeros_like(node.centre) for _ in range(3))
-        half = (high - low) / 2 * (1 + 1e-12)
-        if node.frozen:
-            half = torch.maximum(high, -low)
-        else:
-            middle[index] = ((low + high) / 2).reshape(shape)
-        radius[index] = half.reshape(shape)
-        node.recentre(middle, radius)
-        if factors:
-            rest = found.half
-            if found.linear is not None:
-                rest = (found.error + found.rounding) * (1 + 1e-12) + TINY
-            # the linear function is 0 at the shift, which is the middle unless that is frozen
-            errors[index] = (
-                (rest + found.shift.abs() * (1 + 1e-12)).reshape(shape)
-                if node.frozen
-                else rest.reshape(shape)
-            )
-            errors[index] += 16 * EPS * node.centre.abs()[index]
-            linear = found.linear or InputRows(low.new_zeros(len(low), 0), None)
-            self._entries[node.index] = Entries(linear, errors, node.needed)
+    def entry_rows(self, node: Node, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
+        """Rows of every entry; on the node itself if it is where the error of another is given."""
+        found = node.entry_rows(tokens)
+        return Node.entry_rows(node, tokens) if found[0].index in self.sources.readers else found
+
+    def whole(self, node: Node) -> bool:
+        """Whether rows may end at a node: every path passes it, and all of it is needed."""
+        small = node.centre.numel() ** 2 <= LARGEST_MATRIX
+        return small and node.index in self._passages and bool(node.needed.all())
 
     def factors(self, node: Node, heads: int) -> ValueFactors:
         """Contracted radii of the entries of a node, whose box was found with factors."""
         key = (node.index, heads)
         if key not in self._factors:
             assert node.box is not None
-            entries = self._entries[node.index]
+            entries = self.kept[node.index]
             self._factors[key] = ValueFactors(self.inputs, node.box, entries, heads)
         return self._factors[key]
-
-
-def find_needed(nodes: list[Node]) -> None:
-    """Mark the tokens of every node that the last one depends on."""
-    nodes[-1].needed[:] = True
-    for node in reversed(nodes):
-        for parent, needed in zip(node.parents, node.needs(), strict=True):
-            parent.needed |= needed
 
 
 def _enter(pending: dict[int, Rows], node: Node, rows: Rows) -> None:
     old = pending.get(node.index)
     pending[node.index] = rows if old is None else old.plus(rows, node.tokens)
-
-
-def _part(rows: Rows, begin: int, end: int) -> Rows:
-    token = None if rows.token is None else rows.token[begin:end]
-    return Rows(rows.values[begin:end], token)
-
-
-def _joined(parts: list[Reached]) -> Reached:
-    """One result of several chunks."""
-    whole = Reached(None, torch.cat([part.reach for part in parts]))
-    for name in ("shift", "error", "rounding"):
-        setattr(whole, name, torch.cat([getattr(part, name) for part in parts]))
-    for index in parts[0].slack:
-        whole.slack[index] = torch.cat([part.slack[index] for part in parts])
-    if all(part.linear is not None for part in parts):
-        linear = [part.linear for part in parts if part.linear is not None]
-        tokens = [each.token for each in linear]
-        single = None if tokens[0] is None else torch.cat([t for t in tokens if t is not None])
-        whole.linear = InputRows(torch.cat([each.values for each in linear]), single)
-    return whole

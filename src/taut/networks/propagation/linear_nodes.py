@@ -66,6 +66,11 @@ class LinearNode(Node):
         self._size = float(weight.norm()) * (1 + 1e-9)
         self._fixed = 0.0 if bias is None else float(bias.norm()) * (1 + 1e-9)
 
+    @property
+    def work(self) -> float:
+        """A product of matrices."""
+        return float(self.tokens * self.weight.numel())
+
     def value(self) -> torch.Tensor:
         """Wx + b."""
         found = self.parents[0].centre @ self.weight.mT

@@ -102,6 +102,11 @@ class Node:
         return self.centre.shape[1]
 
     @property
+    def work(self) -> float:
+        """About how many multiplications it takes to pull a row back."""
+        return 8.0 * self.centre.numel()
+
+    @property
     def longest(self) -> torch.Tensor:
         """No token is longer than this."""
         found: torch.Tensor = self.centre.norm(dim=-1) * (1 + 1e-12) + self.sizes
@@ -143,7 +148,9 @@ class Node:
         """Enter the interval of every entry: ``middle`` off the centre, and its half-width."""
         moved = self.centre + middle
         offset = self.centre - moved
-        self.offset = offset if self.offset is None else self.offset + offset
+        if self.offset is not None:
+            offset = self.offset + offset
+        self.offset = offset if bool(offset.any()) else None
         # both sums are rounded
         slack = 4 * EPS * (self.centre.abs() + moved.abs())
         self.box = radius + slack

@@ -71,6 +71,11 @@ class NormNode(Node):
     def _split(self, x: torch.Tensor) -> torch.Tensor:
         return heads_apart(x, self.heads)
 
+    @property
+    def work(self) -> float:
+        """Contracting the row with all entries."""
+        return float(self.centre.numel() * (self.width // self.heads))
+
     def value(self) -> torch.Tensor:
         """The normalised tokens."""
         z = self._split(self.parents[0].centre)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,8 +22,17 @@ from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import Request, checked_request, deadline_of
-from taut.networks.propagation.result import LINEAR, NAMES, ROUNDING, TOGETHER, Propagation, Slack
+from taut.networks.propagation.result import (
+    EARLIER,
+    LINEAR,
+    NAMES,
+    ROUNDING,
+    TOGETHER,
+    Propagation,
+    Slack,
+)
 from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.targets import checked_targets
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
 
@@ -55,6 +64,7 @@ def propagate(
     context: torch.Tensor | None = None,
     context_mask: torch.Tensor | None = None,
     executed: bool = False,
+    checkpoints: bool | None = None,
     time_limit: float | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Propagation:
@@ -86,6 +96,10 @@ def propagate(
     executed
         Whether to bound the network as executed in the precision of its weights, whose rounding is
         then added, or in exact arithmetic.
+    checkpoints
+        Whether rows end at checkpoints, where the errors so far are kept as one ellipsoid, instead
+        of being carried to the input (theorem affine-checkpoint). The cost then grows with the
+        depth of a network and not with its square. None: for large networks.
     time_limit
         Seconds after which the bounds that are not found are given as infinite.
     progress
@@ -118,13 +132,23 @@ def propagate(
     tapes = [record(question, sample, device) for sample in range(len(domain.inputs))]
     outputs = torch.stack([tape[-1].centre for tape in tapes])
     compare_outputs(question, question.points(1), outputs)
-    rows = _targets(targets, outputs)
+    rows = checked_targets(targets, outputs)
     together = [
         ellipsoid_radius(question, request, sample, rows[sample], eps, deadline, device)
         for sample in range(len(tapes))
     ]
     found = [
-        _one(tape, request, sample, rows[sample], together[sample], eps, deadline, report)
+        _one(
+            tape,
+            request,
+            sample,
+            rows[sample],
+            together[sample],
+            eps,
+            deadline,
+            report,
+            checkpoints,
+        )
         for sample, tape in enumerate(tapes)
     ]
     kinds = dict.fromkeys(node.kind for tape in tapes for node in tape if node.kind in THEOREMS)
@@ -133,6 +157,8 @@ def propagate(
     if any(each is not None for each in together):
         theorem.append("ellipsoid-algebra")
         theorem += [ELLIPSOIDS[kind] for kind in kinds if kind in ELLIPSOIDS]
+    if any(each[4] for each in found):
+        theorem += ["affine-checkpoint", "ellipsoid-sum", "ellipsoid-product"]
     bound = Bound(
         np.stack([each[0] for each in found]), np.stack([each[1] for each in found]),
         "bracket", Norm(lp(norm).source, "value"), request.where, tuple(theorem), quantity=VALUE,
@@ -155,51 +181,6 @@ def rounding_of(tapes: list[list[Node]], eps: float) -> Literal["proved", "estim
     return "estimated" if executed or any(node.assumed for node in nodes) else "proved"
 
 
-def margins(classes: Any, number: int) -> torch.Tensor:
-    """Targets of a classifier: how far the logit of a class is ahead of each other one.
-
-    Parameters
-    ----------
-    classes
-        The class of each input.
-    number
-        How many classes there are.
-
-    Examples
-    --------
-    >>> margins([1], 3)
-    tensor([[[-1.,  1.,  0.],
-             [ 0.,  1., -1.]]], dtype=torch.float64)
-    """
-    found = torch.as_tensor(np.asarray(classes)).long().reshape(-1)
-    if bool(((found < 0) | (found >= number)).any()):
-        raise ValueError(f"classes must be from 0 to {number - 1}, got {found.tolist()}")
-    eye = torch.eye(number, dtype=torch.float64)
-    rows = [eye[c] - torch.cat((eye[:c], eye[c + 1 :])) for c in found.tolist()]
-    return torch.stack(rows)
-
-
-def _targets(targets: torch.Tensor | None, outputs: torch.Tensor) -> torch.Tensor:
-    """Rows on the output, (inputs, functions, tokens, width)."""
-    batch, tokens, width = outputs.shape
-    if targets is None:
-        eye = torch.eye(tokens * width, dtype=outputs.dtype, device=outputs.device)
-        return eye.reshape(1, -1, tokens, width).expand(batch, -1, -1, -1)
-    if not isinstance(targets, torch.Tensor) or not targets.is_floating_point():
-        raise TypeError("targets must be a tensor of real numbers, coefficients of the output")
-    shapes = [(tokens, width)] if tokens > 1 else [(tokens, width), (width,)]
-    for shape in shapes:
-        if tuple(targets.shape[-len(shape) :]) == shape:
-            front = tuple(targets.shape[: targets.ndim - len(shape)])
-            if len(front) == 1 or (len(front) == 2 and front[0] == batch):
-                found = targets.to(outputs).reshape(*front, tokens, width)
-                return found.expand(batch, *found.shape[-3:])
-    raise ValueError(
-        f"targets must be (functions, *output) or (inputs, functions, *output) for {batch} inputs "
-        f"and outputs of shape {shapes[-1]}, got {tuple(targets.shape)}"
-    )
-
-
 def _one(
     tape: list[Node],
     request: Request,
@@ -209,7 +190,8 @@ def _one(
     eps: float,
     deadline: float,
     progress: Callable[[int, int], object],
-) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...]]:
+    checkpoints: bool | None,
+) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...], bool]:
     """Both sides, the value at the centre, and the slack, for one input."""
     value = (rows * tape[-1].centre).flatten(1)
     doubt = value.abs().sum(dim=1) * ((value.shape[1] + 8) * EPS)
@@ -217,17 +199,20 @@ def _one(
     inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
     low, high = torch.full_like(value, -torch.inf), torch.full_like(value, torch.inf)
     parts: tuple[Slack, ...] = ()
+    used = False  # whether rows ended at a checkpoint
     try:
-        engine = Engine(tape, inputs, eps, progress, deadline)
+        engine = Engine(tape, inputs, eps, progress, deadline, checkpoints=checkpoints)
         low, high, parts = bound_rows(engine, rows)
     except (UnboundedError, OutOfTimeError):
         pass
+    else:
+        used = engine.checkpoint is not None
     if together is not None:
         far = together + doubt
         if bool(((high - low) / 2 > far).any()):
             parts = (Slack("", TOGETHER, float(far.mean())),)
         low, high = torch.maximum(low, value - far), torch.minimum(high, value + far)
-    return low.cpu().numpy(), high.cpu().numpy(), value.cpu().numpy(), parts
+    return low.cpu().numpy(), high.cpu().numpy(), value.cpu().numpy(), parts, used
 
 
 def bound_rows(
@@ -244,7 +229,7 @@ def bound_rows(
     where[ROUNDING, ""] = float(found.rounding.mean())
     for index, error in found.slack.items():
         node = engine.nodes[index]
-        key = (NAMES[node.kind], node.path)
+        key = (NAMES.get(node.kind, EARLIER), node.path)
         where[key] = where.get(key, 0.0) + float(error.mean())
     parts = [Slack(path, what, amount) for (what, path), amount in where.items() if amount > 0]
     parts.sort(key=lambda part: -part.amount)

@@ -25,6 +25,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self.values)
 
+    def part(self, begin: int, end: int) -> Rows:
+        """Some of the rows."""
+        token = None if self.token is None else self.token[begin:end]
+        return Rows(self.values[begin:end], token)
+
     def of(self, data: torch.Tensor) -> torch.Tensor:
         """Data of every token, (tokens, ...), laid beside the coefficients."""
         return data[None] if self.token is None else data[self.token][:, None]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from taut._base.matrix_norm import largest_eigenvalues
 from taut._base.rounding import EPS
 from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.rows import Rows, heads_apart
@@ -25,11 +26,14 @@ class Entries(NamedTuple):
         How far each entry can be from its row, (tokens, width).
     needed
         The tokens that were asked for, (tokens,).
+    scatter
+        The errors of each token as an ellipsoid, (tokens, width, width), if one is known.
     """
 
     linear: InputRows
     errors: torch.Tensor
     needed: torch.Tensor
+    scatter: torch.Tensor | None = None
 
 
 class ValueFactors:
@@ -49,6 +53,7 @@ class ValueFactors:
         self.inputs, self.heads = inputs, heads
         self.box = heads_apart(box, heads)
         self.errors = heads_apart(entries.errors, heads)
+        self.scatter = None if entries.scatter is None else head_blocks(entries.scatter, heads)
         values, self.source = entries.linear.values, None
         index = entries.needed.nonzero()[:, 0]
         if entries.linear.token is not None:
@@ -85,7 +90,13 @@ class ValueFactors:
         if not bool(plain.any()):
             return plain
         square = self.inputs.square(self.linear)
-        far = square.sqrt() * (1 + 1e-9) + self.errors.norm(dim=-1) * (1 + 1e-9)
+        error = self.errors.norm(dim=-1) * (1 + 1e-9)
+        if self.scatter is not None:
+            size = self.scatter.shape[-1]
+            flat = self.scatter.reshape(-1, size, size).cpu().numpy()
+            top = torch.from_numpy(largest_eigenvalues(flat)).to(error).reshape(error.shape)
+            error = torch.minimum(error, top.sqrt() * (1 + 1e-9))
+        far = square.sqrt() * (1 + 1e-9) + error
         return torch.minimum(plain, far)
 
     def affordable(self, rows: int) -> bool:
@@ -106,6 +117,13 @@ class ValueFactors:
             doubt = short * ((a.shape[-1] + 8) * 4 * EPS)
             found = torch.minimum(found, far * (1 + 1e-9) + doubt)
         return found * (1 + 1e-9)
+
+
+def head_blocks(c: torch.Tensor, heads: int) -> torch.Tensor:
+    """The blocks of each head, (tokens, heads, width, width)."""
+    tokens, size = c.shape[0], c.shape[1] // heads
+    grid = c.reshape(tokens, heads, size, heads, size)
+    return torch.stack([grid[:, h, :, h] for h in range(heads)], dim=1)
 
 
 def _gram(linear: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -13,9 +13,10 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.choices import HingeStops
-from taut.networks.propagation.engine import Engine, Reached, Starts
+from taut.networks.propagation.engine import Engine, Starts
 from taut.networks.propagation.input_set import InputRows
 from taut.networks.propagation.pointwise_nodes import ActivationNode
+from taut.networks.propagation.reached import Reached
 from taut.networks.propagation.rows import Rows
 
 TOGETHER = 16  # rows at a time, which an engine never carries in several parts

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from taut._base.checks import whole_number
-from taut.networks.propagation.propagate import margins
+from taut.networks.propagation.targets import margins
 
 
 class Property(NamedTuple):

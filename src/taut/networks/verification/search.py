@@ -87,7 +87,9 @@ class Search:
         if self.decided:
             return
         try:
-            engine = Engine(tape, self.inputs, eps, deadline=self.deadline, quick=True)
+            engine = Engine(
+                tape, self.inputs, eps, deadline=self.deadline, checkpoints=False, quick=True
+            )
             plain = self._plain(engine)
             self.state.lower = np.maximum(self.state.lower, plain)
             self.state.bounded = max(self.state.bounded, len(plain))
