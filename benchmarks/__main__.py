@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 import taut
-from benchmarks import audit, certify, constants, control, games, imports, long_context
+from benchmarks import audit, certify, constants, control, explore, games, imports, long_context
 
 
 def machine() -> str:
@@ -60,6 +60,9 @@ def main() -> None:
         "Constraints in a training step of transformer-base, 4,096 tokens": control.cost,
         "Peak memory of such a step, without words": control.memory,
         "Feed-forward maps of an encoder kept in bounds, 4,096 tokens": control.peers,
+        "Interactive page: work for a frame while something is dragged, which has 16 ms": (
+            explore.frames
+        ),
         "Import": imports.import_cost,
     }
     parts = [

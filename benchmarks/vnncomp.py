@@ -26,7 +26,7 @@ from taut.networks import Verdict, verify
 PUBLISHED = "α,β-CROWN proves 65 of its 100 images within 107 s each (VNN-COMP 2025)"
 
 
-class _Spent(Exception):
+class _SpentError(Exception):
     """The processor time of an image is spent."""
 
 
@@ -63,11 +63,11 @@ def _verdict(
     def watch(verdict: Verdict) -> None:
         known.append(verdict)
         if time.process_time() - begin > seconds:
-            raise _Spent
+            raise _SpentError
 
     try:
         found = verify(net, taut.At(x, 1.0), norm=math.inf, progress=watch, **question)
-    except _Spent:
+    except _SpentError:
         found = known[-1]
     return {
         "verdict": found.verdict,

@@ -49,7 +49,7 @@ def typeset(app: Any, doctree: Any) -> None:
 
 
 def _replace(text: Any, letters: bool) -> None:
-    parts = find_formulas(str(text), letters=letters)
+    parts = find_formulas(text.astext(), letters=letters)
     if not any(is_formula for is_formula, _ in parts):
         return
     alone = isinstance(text.parent, nodes.paragraph) and len(text.parent) == 1
@@ -96,6 +96,17 @@ def _warn(words: str, node: Any) -> None:
     LOG.warning(words, location=node.parent, type="formula")
 
 
+def keep_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+    """Let |x| in a docstring be a formula: reStructuredText would look for a substitution."""
+    example = False
+    for number, line in enumerate(lines):
+        example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
+        if not example:
+            parts = re.split("(``.*?``)", line)
+            kept = [p if p.startswith("``") else re.sub(r"(?<!\\)\|", r"\\|", p) for p in parts]
+            lines[number] = "".join(kept)
+
+
 def _visit_html(self: Any, node: Any) -> None:
     self.body.append(node["mathml"])
     raise nodes.SkipNode
@@ -112,4 +123,5 @@ def setup(app: Any) -> dict[str, Any]:
         text=(_visit_other, _visit_other), latex=(_visit_other, _visit_other),
     )  # fmt: skip
     app.connect("doctree-read", typeset)
+    app.connect("autodoc-process-docstring", keep_bars, priority=900)  # after napoleon
     return {"parallel_read_safe": True}

@@ -148,6 +148,19 @@ def test_data_of_another_kind_are_refused_in_words(folder, data, words):
         assert words in taut("certify", "bert", "--inputs", data, cwd=folder).stderr
 
 
+def test_a_tokenizer_of_another_model_is_named(folder):
+    words = "\n".join(f"word{number}" for number in range(5000))
+    vocabulary = (folder / "bert" / "vocab.txt").read_text()
+    (folder / "other").mkdir()
+    (folder / "other" / "vocab.txt").write_text(f"{vocabulary}\n{words}")
+    transformers.BertTokenizer(str(folder / "other" / "vocab.txt")).save_pretrained(
+        folder / "other"
+    )
+    done = taut("audit", "bert", "--data", "word4999", "--tokenizer", "other", cwd=folder)
+    assert done.returncode == 2
+    assert "is it that of another model (--tokenizer)?" in done.stderr
+
+
 def test_an_error_in_code_of_the_user_shows_where(tmp_path):
     (tmp_path / "broken_code.py").write_text("def model():\n    raise ValueError('too small')\n")
     done = taut("audit", "broken_code:model", "--data", "a text", cwd=tmp_path)

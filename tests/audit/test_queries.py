@@ -116,8 +116,9 @@ def test_what_is_of_a_sample_says_so(tmp_path, capsys):
     assert "(lower)" in printed
     audit.write_report(record, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
-    assert "largest constant in l2 (lower)" in page
-    assert "mean constant in l2 (sample)" in page
+    assert "Largest constant in l2 (lower)" in page
+    assert "Mean constant in l2 (sample)" in page
+    assert "(lower), of the rows drawn" in page
     record.save(tmp_path / "a.json")
     assert audit.Record.load(tmp_path / "a.json").columns == record.columns
 

@@ -193,6 +193,14 @@ def test_everything_else_that_is_known_is_said(record):
         assert version in text
 
 
+def test_when_and_how_it_was_made_is_said(record):
+    record.made = {"date": "2026-11-18T09:30:12Z", "command": f"taut audit {SCRIPT}"}
+    text = Page(html(record)).text
+    assert "2026-11-18 09:30 UTC" in text
+    assert f"taut audit {SCRIPT}" in text
+    assert "2026-11-18" in Page(comparison_html([record, made_up()])).text
+
+
 def test_a_partial_record_and_missed_attention_say_so(record):
     assert "partial" not in html(record)
     assert "missed" not in Page(html(record)).text

@@ -137,6 +137,7 @@ def test_encoder_decoder_models_read_text(tmp_path):
         (("x:y", "--inputs", "a", "--limit", "0"), "--limit"),
         (("x:y", "--inputs", "a", "--local", "maybe"), "local must be"),
         (("torch.nn:Identity", "--inputs", "missing.npy"), "no file"),
+        (("torch.nn:Identity", "--inputs", ""), "--inputs is empty"),
         (("torch.nn:Identity", "--inputs", "some text"), "takes no text"),
         (("torch.nn:ModuleList", "--shape", "2,2"), "register"),
         (("torch.nn:Identity", "--shape", "2,2", "--dtype", "int8"), "dtype"),

@@ -107,6 +107,9 @@ def test_constants_and_worst_directions(page, cases, p):
 def test_constants_of_random_exponents(page, cases):
     draw = np.random.default_rng(2)
     given = [(x, float(1 / draw.uniform(0.02, 0.98)), scale) for x, scale in cases[::2]]
+    # Nearly flat rows, whose worst directions divide the entries into two large groups.
+    flat = [(0.3 * np.sin(np.arange(n) ** 2)).tolist() for n in (3, 4, 5, 8, 12)]
+    given += [(x, p, 1.0) for x in flat for p in (1.2, 1.5, 3.0, 8.0, 20.0)]
     found = called(page, "(x, p, scale) => taut.localConstant(x, p, scale)", *given)
     for (x, p, scale), constant in zip(given, found, strict=True):
         expected = taut.local_lipschitz(x, p, scale=scale)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
+PATIENCE = 300.0  # seconds; the first start on a busy machine takes minutes
 # The browser wants the pipes to be its files 3 and 4.
 _LAUNCH = """
 import os, sys
@@ -27,7 +29,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 def chromium() -> str | None:
     """The browser of this computer, if there is one."""
-    names = ("chromium", "chromium-browser", "google-chrome")
+    names = ("chromium", "google-chrome", "chromium-browser")
     return next((found for name in names if (found := shutil.which(name))), None)
 
 
@@ -103,6 +105,9 @@ class Browser:
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._from], [], [], PATIENCE)
+            if not ready:
+                raise TimeoutError(f"the browser has said nothing for {PATIENCE} seconds")
             if not (more := os.read(self._from, 1 << 20)):
                 raise RuntimeError("the browser is gone")
             self._rest += more

@@ -60,6 +60,12 @@ class RmsNorm(nn.Module):
         return self.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3))
 
 
+def causal(x):
+    """Attention of tokens to those before them, without maps of its own."""
+    later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+    return (x @ x.transpose(1, 2)).masked_fill(later, -torch.inf).softmax(-1) @ x
+
+
 def layer(**options):
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0, **options)
 
@@ -93,6 +99,12 @@ CASES = {
     "attention written out": (lambda: WrittenAttention(6, 2, 3), (3, 6)),
     "rms norm": (lambda: nn.Sequential(nn.Linear(4, 6), RmsNorm(6), nn.Linear(6, 2)), (3, 4)),
     "centred": (lambda: Then(lambda y: y - y.mean(-1, keepdim=True), nn.Linear(4, 6)), (3, 4)),
+    "centred, another factor": (
+        lambda: Then(lambda y: 2 * y - y.mean(-1, keepdim=True), nn.Linear(4, 6)), (3, 4),
+    ),
+    "scaled norm": (lambda: Then(lambda y: nn.functional.layer_norm(3 * y, (6,)), nn.Linear(4, 6)),
+                    (3, 4)),
+    "hidden scores": (lambda: Then(causal, nn.Linear(4, 6)), (3, 4)),
     "joined": (
         lambda: Then(lambda y: torch.cat((y[:, :1], 2 - y.relu(), -y / 3), 1), nn.Linear(4, 4)),
         (2, 4),
@@ -188,12 +200,13 @@ def test_compressed_files(tmp_path):
         (helper.make_node("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2]), "MaxPool.*'pool'"),
         (helper.make_node("Sin", ["x"], ["y"], "wave"), "Sin.*'wave'"),
         (helper.make_node("Mish", ["x"], ["y"], "m", domain="com.other"), "'m'.*com.other"),
+        (helper.make_node("Dropout", ["x", "", "yes"], ["y"], "drop"), "'drop'.*training mode"),
         (helper.make_node("Cast", ["x"], ["y"], "half", to=10), "Cast.*'half'.*precision"),
         (helper.make_node("Relu", ["other"], ["y"], "r"), "'r'.*cannot be computed|reads 'other'"),
     ],
 )  # fmt: skip
 def test_an_unknown_operation_is_named_with_its_node(node, words, tmp_path):
-    path = by_hand(tmp_path / "n.onnx", [node], ([1, 2, 4], [1, 2, 4]))
+    path = by_hand(tmp_path / "n.onnx", [node], ([1, 2, 4], [1, 2, 4]), yes=np.array(True))
     with pytest.raises((TypeError, ValueError), match=words):
         tt.read_onnx(path)
 
@@ -207,12 +220,38 @@ def test_an_unknown_operation_is_named_with_its_node(node, words, tmp_path):
         ([("Div", ["c", "x"], "y")], "Div.*divides by a value"),
         ([("Pow", ["x", "half"], "y")], "Pow.*exponent 0.5"),
         ([("Sqrt", ["x"], "y")], "Sqrt.*norm layer"),
+        ([("Add", ["x", "infinite"], "y")], "Add.*infinite"),
+        (
+            [
+                ("ReduceMean", ["x"], "m"),
+                ("Sub", ["x", "m"], "c"),
+                ("Mul", ["c", "c"], "s"),
+                ("ReduceMean", ["s"], "p"),
+                ("Add", ["p", "half"], "q"),
+                ("Sqrt", ["q"], "r"),
+                ("Mul", ["x", "two"], "x2"),
+                ("ReduceMean", ["x2"], "m2"),
+                ("Sub", ["x2", "m2"], "c2"),
+                ("Div", ["c2", "r"], "y"),
+            ],
+            "Div.*neither LayerNorm nor RMSNorm",
+        ),
     ],
 )
 def test_operations_in_an_unknown_form_are_refused(nodes, words, tmp_path):
-    made = [helper.make_node(kind, given, [out], kind) for kind, given, out in nodes]
+    last = {"ReduceMean": {"axes": [-1]}}
+    made = [
+        helper.make_node(kind, given, [out], kind, **last.get(kind, {}))
+        for kind, given, out in nodes
+    ]
     path = by_hand(
-        tmp_path / "n.onnx", made, ([1, 4, 4], [1, 4, 4]), c=np.float32(1), half=np.float32(0.5)
+        tmp_path / "n.onnx",
+        made,
+        ([1, 4, 4], [1, 4, 4]),
+        c=np.float32(1),
+        half=np.float32(0.5),
+        two=np.float32(2),
+        infinite=np.float32(-np.inf),
     )
     read = tt.read_onnx(path)
     with pytest.raises(TypeError, match=words):

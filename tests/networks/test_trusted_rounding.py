@@ -11,7 +11,8 @@ from torch import nn  # noqa: E402
 
 import taut  # noqa: E402
 import taut.networks as tt  # noqa: E402
-from taut.networks.propagation.linear_nodes import InputNode, RotaryNode  # noqa: E402
+from taut.networks.propagation.linear_nodes import InputNode  # noqa: E402
+from taut.networks.propagation.rotary_node import RotaryNode  # noqa: E402
 
 
 class Own(nn.Module):
@@ -40,7 +41,9 @@ def test_a_function_of_the_user_is_not_called_proved(form):
     x = torch.randn(1, 3, dtype=torch.float64)
     for accurate, wanted in ((False, "estimated"), (True, "proved")):
         net = Own(tt.Activation(torch.tanh, 0.0, 1.0, accurate=accurate), form)
-        assert tt.certify(net, x).bound.rounding == wanted
+        certificate = tt.certify(net, x)
+        assert certificate.bound.rounding == wanted
+        assert ("activation of your own" in certificate.headline(None)) == (not accurate)
         for executed in (False, True):
             found = tt.propagate(net, taut.At(x, 0.1), executed=executed)
             assert found.bound.rounding == wanted

@@ -31,7 +31,7 @@ USES = {
     "plot": ("import altair, vl_convert; print('there')", "there"),
     "audit": (
         "from taut.cli import app; app(['audit', '--limit', '2', '--show', '1'])",
-        "Mean constants in l2, largest change first",
+        "report: taut-audit",
     ),
     "all": ("from taut.cli import app; app(['reproduce', 'example-1', '--quick'])", "page:"),
     "jax": (

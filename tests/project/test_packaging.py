@@ -74,6 +74,7 @@ def test_wheel_works_away_from_the_source(tmp_path):
         f"import sys; sys.path.append({str(borrowed)!r}); import taut, pathlib; "
         "assert 'env' in pathlib.Path(taut.__file__).parts, taut.__file__; "
         "assert pathlib.Path(taut.__file__).with_name('py.typed').exists(); "
+        "assert len(taut.explore.page()) > 3_000_000; "
         "print(taut.local_lipschitz([0.0, 0.0]))"
     )
     done = subprocess.run(

@@ -50,11 +50,12 @@ def _level(record: Record, mean: float) -> str:
             f"A first look: heads have a constant of at most {mean:.3f} on average, where ½ is the "
             "limit."
         )
+    sample = " in the sample of rows that was drawn" if record.drawn else ""
     share = share_below(mean)
     words = "Calm" if share < CALM else "Sharp" if share > SHARP else "As sensitive as usual"
     return (
-        f"{words}: on average its heads have a constant of {mean:.3f}, where ½ is the limit. That "
-        f"is {standing(mean)} that taut was tried on."
+        f"{words}: on average its heads have a constant of {mean:.3f}{sample}, where ½ is the "
+        f"limit. That is {standing(mean)} that taut was tried on."
     )
 
 

@@ -32,6 +32,7 @@ app = typer.Typer()
     epilog=examples(
         "taut certify sentence-transformers/all-MiniLM-L6-v2 --inputs lines.txt",
         "taut certify ./my-classifier --inputs images --classify --time-limit 60",
+        "taut certify network.onnx --vnnlib property.vnnlib",
     ),
 )
 def certify(

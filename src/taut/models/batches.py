@@ -108,6 +108,17 @@ def _moved(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return value.to(device, weight.dtype) if value.is_floating_point() else value.to(device)
 
 
+def _check_vocabulary(ids: torch.Tensor, model: Any) -> None:
+    """Raise a ValueError if a tokenizer gives tokens that the model does not have."""
+    table = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    size = getattr(table, "num_embeddings", None)
+    if size is not None and int(ids.max()) >= size:
+        raise ValueError(
+            f"the tokenizer gives token {int(ids.max())}, and the model has 0 to {size - 1}: "
+            "is it that of another model (--tokenizer)?"
+        )
+
+
 def _text(
     part: list[str], model: Any, tokenizer: Any, max_length: int
 ) -> tuple[dict[str, torch.Tensor], TokenText]:
@@ -117,6 +128,7 @@ def _text(
     )  # fmt: skip
     inputs = {key: encoded[key] for key in ("input_ids", "attention_mask")}
     ids = inputs["input_ids"]
+    _check_vocabulary(ids, model)
 
     def word(sample: int, query: int) -> str:
         if query >= ids.shape[1]:

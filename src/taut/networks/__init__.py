@@ -23,8 +23,9 @@ from taut.networks.onnx_files.read import read_onnx
 from taut.networks.onnx_files.step import UnknownOperationError
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.operations.attention_parameters import HeadNorm, Heads
-from taut.networks.propagation.propagate import margins, propagate
+from taut.networks.propagation.propagate import propagate
 from taut.networks.propagation.result import Propagation, Slack
+from taut.networks.propagation.targets import margins
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, register
 from taut.networks.verification.verdict import Verdict

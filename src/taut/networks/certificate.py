@@ -17,8 +17,11 @@ VACUOUS = 1000.0
 
 ESTIMATED = (
     "The rounding in this bound is estimated: its proved error grows with the constants of all "
-    "layers and would enlarge the bound (prove_rounding=True gives that one), or a function of "
-    "your own is taken to be as accurate as those of torch."
+    "layers and would enlarge the bound (prove_rounding=True gives that one)."
+)
+ASSUMED = (
+    "The rounding in this bound is estimated: an activation of your own is taken to be as accurate "
+    "as those of torch (Activation(..., accurate=True) says that it is)."
 )
 
 
@@ -37,12 +40,15 @@ class Certificate:
         The modules with their own constants.
     output
         The region of the outputs.
+    assumed
+        Whether an activation of the user's was taken to be accurate.
     """
 
     bound: Bound
     measured: Bound | None
     tree: ModuleNode
     output: Region = field(repr=False)
+    assumed: bool = False
 
     @property
     def execution_error(self) -> Numbers:
@@ -145,7 +151,7 @@ class Certificate:
                     "multiplies the constants of all modules, whose worst cases need not meet."
                 )
             if self.bound.rounding == "estimated":
-                lines.append(ESTIMATED)
+                lines.append(ASSUMED if self.assumed else ESTIMATED)
         lost = float(self.execution_error.max())
         size = "no bound" if math.isinf(lost) else f"at most {shown(lost)} in the output"
         return "\n".join([*lines, f"Rounding of the network as executed: {size}"])

@@ -114,4 +114,4 @@ def certify(
         rounding="proved" if run.proved and not run.assumed else "estimated",
     )
     low = lower_bound(question, bound) if measure else None
-    return Certificate(bound, low, run.tree.root, y)
+    return Certificate(bound, low, run.tree.root, y, run.assumed)

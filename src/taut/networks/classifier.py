@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,23 +12,18 @@ from torch import nn
 
 from taut._base.checks import whole_number
 from taut._base.domain import At
-from taut._base.rounding import EPS, Numbers
+from taut._base.rounding import Numbers
 from taut.networks.attack import AttackedBall, radius_of_change, smallest_margin
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
-from taut.networks.propagation.engine import Engine, OutOfTimeError
-from taut.networks.propagation.input_set import InputSet
-from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import margins, rounding_of
-from taut.networks.propagation.radius_search import largest_radius
+from taut.networks.margin_search import MarginSearch
+from taut.networks.propagation.propagate import rounding_of
 from taut.networks.propagation.record import record
-from taut.networks.propagation.request import Request, checked_request, deadline_of
-from taut.networks.propagation.rows import Rows
-from taut.networks.propagation.slopes import Slopes, lower_bounds
+from taut.networks.propagation.request import checked_request, deadline_of
+from taut.networks.propagation.targets import margins
 from taut.networks.question import Question, ask
 from taut.networks.rule_check import compare_outputs
 
-NEAR = 1e-9  # radius at which the relaxation shows the derivative
 GUESS = 1.0  # where nothing is known of how far a class reaches
 
 
@@ -155,12 +149,12 @@ def certified_radius(
     radius, finished = np.zeros(len(inputs)), np.ones(len(inputs), dtype=bool)
     for sample in range(len(inputs)):
         label = int(predicted[sample])
-        search = _Search(question, request, sample, label, eps, deadline, optimise)
+        search = MarginSearch(question, request, sample, label, eps, deadline, optimise)
         first_order[sample] = search.first_order(ahead[sample])
         estimate = first_order[sample]
         guess = min(estimate / 2, 1e12) if estimate > 0 else GUESS
         lead = float(ahead[sample].min())
-        radius[sample] = largest_radius(search.margin, lead, guess, steps, tolerance)
+        radius[sample] = search.largest(lead, guess, steps, tolerance)
         finished[sample] = not search.late
         if progress is not None:
             progress(sample + 1, len(inputs))
@@ -168,72 +162,6 @@ def certified_radius(
         radius, predicted, ahead.min(dim=1).values.cpu().numpy(), first_order, request.norm,
         rounding, finished, question, request.scale,
     )  # fmt: skip
-
-
-class _Search:
-    """Margins of one input within radii that are tried."""
-
-    def __init__(
-        self, question: Question, request: Request, sample: int, label: int, eps: float,
-        deadline: float, optimise: int,
-    ) -> None:  # fmt: skip
-        self.question, self.request, self.sample, self.label = question, request, sample, label
-        self.eps, self.deadline, self.late = eps, deadline, False
-        self.optimise = optimise
-        self.slopes: Slopes = {}
-
-    def margin(self, radius: float) -> float:
-        """Lower bound of the smallest margin within a radius; −inf if there is none."""
-        found = self._engine(radius)
-        if found is None:
-            return -math.inf
-        engine, rows = found
-        terms = (rows * engine.nodes[-1].centre).flatten(1)
-        value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
-        try:
-            low = value + lower_bounds(engine, Rows(rows), 0)
-            if self.optimise and not bool((low > 0).all()):
-                low = value + lower_bounds(engine, Rows(rows), self.optimise, self.slopes)
-        except UnboundedError:
-            return -math.inf
-        except OutOfTimeError:
-            self.late = True
-            return -math.inf
-        return float(low.min())
-
-    def first_order(self, ahead: torch.Tensor) -> float:
-        """Smallest quotient of margin and dual norm of its derivative.
-
-        The derivative is that of the relaxation within a tiny radius. NaN where there is none, and
-        where the network is flat, which says nothing of how far it is.
-        """
-        found = self._engine(NEAR)
-        if found is None:
-            return math.nan
-        engine, rows = found
-        try:
-            slopes = engine.carry([(engine.nodes[-1], Rows(rows))]).reach / NEAR
-        except UnboundedError:
-            return math.nan
-        except OutOfTimeError:
-            self.late = True
-            return math.nan
-        smallest = float(torch.where(slopes > 0, ahead / slopes, torch.inf).min())
-        return max(smallest, 0.0) if smallest < math.inf else math.nan
-
-    def _engine(self, radius: float) -> tuple[Engine, torch.Tensor] | None:
-        """All operations bounded within a radius, and the margins as rows on the output."""
-        scale = self.request.scale[self.sample]
-        tape = record(self.question, self.sample, scale.device)
-        inputs = InputSet(radius, self.request.norm, scale)
-        try:
-            engine = Engine(tape, inputs, self.eps, deadline=self.deadline)
-        except UnboundedError:
-            return None
-        except OutOfTimeError:
-            self.late = True
-            return None
-        return engine, margins([self.label], tape[-1].width).to(scale)[0][:, None]
 
 
 def _logits(

@@ -17,12 +17,13 @@ from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
 from taut.networks.propagation.node import UnboundedError
-from taut.networks.propagation.propagate import margins, rounding_of
+from taut.networks.propagation.propagate import rounding_of
 from taut.networks.propagation.record import record
 from taut.networks.propagation.replacement_set import ReplacementSet
 from taut.networks.propagation.request import deadline_of, refuse_padding
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.slopes import lower_bounds
+from taut.networks.propagation.targets import margins
 from taut.networks.question import Question, ask
 from taut.networks.rule_check import compare_outputs
 

@@ -86,6 +86,90 @@ PROPAGATION = (
         "taut",
     ),
     Theorem(
+        "ellipsoid-algebra",
+        _PROPAGATION,
+        "write E(K) = {Lz : |z|₂ ≤ 1} for K = LLᵀ, whose support function is √(aᵀKa): "
+        "E(K₁) + E(K₂) lies in E(K₁/θ + K₂/(1 − θ)) for 0 < θ < 1, W·E(K) is E(WKWᵀ), x∘y lies in "
+        "E(K₁∘K₂) for x in E(K₁) and y in E(K₂), and the box |x| ≤ b in E(diag(b·Σb))",
+        "all positive semidefinite matrices",
+        "Cauchy's inequality; x∘y is a linear function of z₁z₂ᵀ, whose Frobenius norm is |z₁||z₂|",
+        "attained by proportional ellipsoids, and by squares of one entry",
+        "classical; taut",
+    ),
+    Theorem(
+        "ellipsoid-norm",
+        _PROPAGATION,
+        "for tokens y₀ + δ with δ in E(G) a norm layer leaves its derivative by "
+        "gain/σ₀·[y₀(3t²/2 − w/2) − δt + y₀(φ − 1 + t + w/2 − 3t²/2) + δ(φ − 1 + t)], with t, w "
+        "and φ of affine-norm; the first two terms lie in the ellipsoid whose matrix has the "
+        "inner products of their quadratic forms, the others in those of the series of φ in "
+        "τ = 2t + w",
+        "RMSNorm, and LayerNorm after its mean was subtracted; |τ| < 1",
+        "a quadratic form zᵀQz is at most ‖Q‖_F; ellipsoid-algebra for all other products",
+        "approached by sets of one direction as they shrink",
+        "taut",
+    ),
+    Theorem(
+        "ellipsoid-activation",
+        _PROPAGATION,
+        "for x + t with t in E(G) the k-th power of t lies in E(G∘…∘G), so that Taylor's series of "
+        "an activation lies in a sum of ellipsoids; GELU's k-th derivative, k ≥ 2, is "
+        "(−1)ᵏ(He₍ₖ₋₂₎ − Heₖ)e^(−x²/2)/√(2π), at most 0.4335(√(k−2)! + √k!)",
+        "exact GELU; other activations by their lines of affine-activation, as a box",
+        "ellipsoid-algebra, Taylor's theorem and Cramér's inequality for Hermite's polynomials",
+        "approached by sets of one direction as they shrink",
+        "taut",
+    ),
+    Theorem(
+        "ellipsoid-attention",
+        _PROPAGATION,
+        "for centred scores c = u·z + σ, outputs o, their linear change x, w = δv − x and "
+        "ζ = Σp(e^c − 1 − c) ≥ 0 a head's output moves by x + [Σp(v − o)(σ + e^c − 1 − c) + "
+        "Σp(e^c − 1)w]/(1 + ζ); the parts of second order, Σp(v − o)(u·z)²/2 + Σp(u·z)w, lie in "
+        "the ellipsoid of their quadratic forms, of all queries and heads together",
+        "dot-product attention with any mask, bias, rotation and shared heads, without a soft cap",
+        "Σp′(y − o − x) for p′ = pe^c/(1 + ζ), as Σp′ = 1 and Σpc = 0; ellipsoid-algebra",
+        "approached by sets of one direction as they shrink",
+        "taut",
+    ),
+    Theorem(
+        "affine-attention-below",
+        _PROPAGATION,
+        "for a row a, b = a·v₀ + λV centred under p, |δpⱼ| ≤ Pⱼ, |a·δvⱼ| ≤ Vⱼ, |λⱼ| ≤ 1 and "
+        "centred scores |cⱼ| ≤ sⱼ: the output moves by at least Σ(pⱼ + λⱼPⱼ)a·δvⱼ + "
+        "Σ pⱼbⱼ(kⱼ + mⱼcⱼ) − (1 − e^(−g))·max(N, 0) − Σ PⱼVⱼ, with kⱼ + 1 = e^t(1 − t), mⱼ = e^t "
+        "for any t where bⱼ > 0, kⱼ + 1 = cosh sⱼ, mⱼ = sinh(sⱼ)/sⱼ where bⱼ < 0, and "
+        "N ≥ Σ pb(e^c − 1)",
+        "dot-product attention with any mask, bias, soft cap, rotation and shared heads",
+        "(P ∓ δp)(V ∓ a·δv) ≥ 0; δp = p(e^(c−γ) − 1) with 0 ≤ γ ≤ g; the exponential lies above "
+        "its tangents and below its chord",
+        "attained by values that are all equal and do not move",
+        "taut; products as in McCormick (1976)",
+    ),
+    Theorem(
+        "l1-near-reference",
+        _PROPAGATION,
+        "Σₖ|a·vₖ| ≤ √(Σₖwₖ)·√(Σₖ(a·vₖ)²/wₖ) for all weights w > 0, with equality for a = a₀ and "
+        "wₖ = |a₀·vₖ| > 0",
+        "all vectors",
+        "Cauchy's inequality for √w and |a·v|/√w",
+        "attained at the reference a₀ and its multiples",
+        "classical",
+    ),
+    Theorem(
+        "split-multipliers",
+        _PROPAGATION,
+        "let tₙ = Gₙ·δ + Σₘ Jₙₘyₘ + hₙ within eₙ, yₙ = φ(tₙ), in order, and f ≥ R·δ + Σ Aₙyₙ − "
+        "Σ Qₙtₙ + h − e; for any Pₙ, with A′ₘ = Aₘ + Σₙ(Pₙ − Qₙ)Jₙₘ: f ≥ (R + Σ(Pₙ − Qₙ)Gₙ)·δ + "
+        "h + Σ(Pₙ − Qₙ)hₙ − e − Σ|Pₙ − Qₙ|eₙ + Σ min(A′ₙφ(t) − Pₙt); where only sign·t ≥ 0 "
+        "counts and Pₙ = A′ₙ·slope − β·sign with β ≥ 0, the minimum is 0 or more",
+        "networks whose other operations are affine within an error; ReLU and leaky ReLU",
+        "Σ(P − Q)t = Σ(P − Q)(G·δ + Jy + h ± e); on a branch φ is a line, and β·sign·t ≥ 0 is "
+        "subtracted",
+        "attained where all signs are known and the multipliers solve the dual linear program",
+        "taut; multipliers of split ReLUs as in β-CROWN (Wang et al. 2021)",
+    ),
+    Theorem(
         "ellipsoid-sum",
         _PROPAGATION,
         "if |a·eᵢ| ≤ √(aᵀCᵢa) for every a, then |a·Σ Mᵢeᵢ| ≤ √(aᵀ(Σ MᵢCᵢMᵢᵀ/wᵢ)a) for all matrices "

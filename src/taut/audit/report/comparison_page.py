@@ -91,7 +91,7 @@ def _records_table(records: Sequence[Record], names: Sequence[str]) -> ReportTab
         heads = [row for row in record.heads if row["rows"]]
         state = "complete" if record.complete else "partial"
         kind = str(record.model.get("class") or "")
-        made = str(getattr(record, "made", {}).get("date") or "")
+        made = str(record.made.get("date") or "")[:10]
         rows.append(
             [name, kind, f"{len(heads)}", f"{record.samples:,}", state, _about(record), made]
         )

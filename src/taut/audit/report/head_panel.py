@@ -33,6 +33,7 @@ SHOWN = ("mean", "median_upper", "largest", "near", "entropy", "top", "range", "
 class ShownRow(NamedTuple):
     """The most sensitive row of a head, ready to be shown."""
 
+    heading: str
     sentence: str
     keys: Sequence[ShownKey]  # of a text; empty otherwise
     listed: Sequence[tuple[str, str]]  # names and weights, where there is neither text nor image
@@ -123,15 +124,22 @@ def _shown(record: Record, layer: LayerRecord, row: Mapping[str, Any]) -> ShownR
         ]
         own = grid.place_name(worst.place) if worst.place >= 0 else "a learned token"
         return ShownRow(
-            _sentence(worst, row, f"The query, {own},"), [], [],
+            _heading(record), _sentence(worst, row, f"The query, {own},"), [], [],
             draw_patches(worst, grid, picture), named, flip_sentence(worst),
         )  # fmt: skip
     token = f"“{token_shown(row['token']).strip(' ')}”" if row["token"] else ""
     who = f"The query {token} at position {row['query']}" if token else f"Query {row['query']}"
     return ShownRow(
-        _sentence(worst, row, who), shown_keys(worst) if worst.tokens else [],
+        _heading(record), _sentence(worst, row, who), shown_keys(worst) if worst.tokens else [],
         [] if worst.tokens else heaviest(worst), "", rivals(worst), flip_sentence(worst),
     )  # fmt: skip
+
+
+def _heading(record: Record) -> str:
+    """What the row is: a first look knows bounds only, and a sample is not all rows."""
+    if record.quick:
+        return "Its row with the largest bound"
+    return f"Its most sensitive row{' among those drawn' if record.drawn else ''}"
 
 
 def _sentence(worst: WorstRow, row: Mapping[str, Any], who: str) -> str:

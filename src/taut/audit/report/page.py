@@ -11,7 +11,7 @@ from taut._base.html_table import html_lines, html_table
 from taut._base.terminal_text import shortened
 from taut.audit.consequence.columns import RANKED_BY
 from taut.audit.consequence.sentence import consequence_sentence
-from taut.audit.coverage import coverage_sentences
+from taut.audit.coverage import coverage_sentences, shown_rows
 from taut.audit.data_sentences import data_sentences
 from taut.audit.findings import LOOKED_FOR, Finding, findings
 from taut.audit.report.curves import LARGER_STEPS, curves
@@ -150,10 +150,8 @@ def _summary(record: Record) -> dict[str, str]:
     heads = [row for row in record.heads if row["rows"]]
     rows = sum(row["rows"] for row in heads)
     found = {}
-    made = getattr(record, "made", {})
-    for key in ("date", "command"):
-        if made.get(key):
-            found[key] = str(made[key])
+    if record.made.get("date"):
+        found["date"] = f"{str(record.made['date'])[:16].replace('T', ' ')} UTC"
     parameters = record.model.get("parameters")
     size = f", {parameters:,} parameters" if type(parameters) is int else ""
     kind = record.model.get("class")
@@ -161,6 +159,8 @@ def _summary(record: Record) -> dict[str, str]:
     if record.data.get("kind"):
         words = data_sentences(record.data)[0].removeprefix("Data: ").rstrip(".")
         found["data"] = shortened(words, 160)
+    if record.made.get("command"):
+        found["command"] = str(record.made["command"])
     found["measured"] = (
         f"{rows:,} rows of attention in {len(heads):,} heads of {len(record.layers):,} layers, "
         f"from {record.samples:,} samples"
@@ -172,5 +172,5 @@ def _summary(record: Record) -> dict[str, str]:
             f"{name} {columns[name].text(value)} ({columns[name].kind})"
             for name, value in (("mean", mean), ("largest", max(row["largest"] for row in heads)))
         ]
-        found["constants in l2"] = f"{', '.join(told)}, over all rows"
+        found["constants in l2"] = f"{', '.join(told)}, of {shown_rows(record)}"
     return found

@@ -36,9 +36,9 @@ def _sum(walk: Walk, step: Step, given: list[Any]) -> Any:
 
 def _as_polynomial(one: Polynomial, other: Any) -> Polynomial | None:
     """The other as a function of the same entries."""
-    if isinstance(other, PlacedEntries) and one.of.same(other):
+    if isinstance(other, PlacedEntries) and one.of.alike(other):
         return polynomial(other)
-    return other if isinstance(other, Polynomial) and one.of.same(other.of) else None
+    return other if isinstance(other, Polynomial) and one.of.alike(other.of) else None
 
 
 def _plus(walk: Walk, value: Any, fixed: torch.Tensor) -> Any:
@@ -96,8 +96,9 @@ def _product(walk: Walk, step: Step, given: list[Any]) -> Any:
             return _times(walk, one, other)
         if isinstance(other, NormPart) and other.kind == "inverse":
             return _normalised(walk, step, one, other)
-    if isinstance(left, NormPart) and left == right and left.kind == "centred":
-        return NormPart("square", left.of, centred=True)
+    centred = [part.of for part in (left, right) if getattr(part, "kind", "") == "centred"]
+    if len(centred) == 2 and centred[0].same(centred[1]):
+        return NormPart("square", centred[0], centred=True)
     for one, other in ((left, right), (right, left)):
         first = polynomial(one) if isinstance(one, PlacedEntries) else one
         if isinstance(first, Polynomial):
@@ -173,15 +174,12 @@ def _root(walk: Walk, step: Step, given: list[Any]) -> NormPart:
 
 def _normalised(walk: Walk, step: Step, value: Any, deviation: NormPart) -> PlacedEntries:
     """X over its root mean square, or x − mean over its standard deviation."""
-    same = isinstance(value, NormPart) and value.kind == "centred" and value.of.same(deviation.of)
     if deviation.centred:
-        fits = same
+        of = value.of if isinstance(value, NormPart) and value.kind == "centred" else None
     else:
-        fits = isinstance(value, PlacedEntries) and deviation.of.same(value)
-    if not fits or deviation.epsilon <= 0:
+        of = value if isinstance(value, PlacedEntries) else None
+    if of is None or not deviation.of.same(of) or deviation.epsilon <= 0:
         raise walk.unknown("it is neither LayerNorm nor RMSNorm with a positive epsilon")
-    if deviation.of.factor != 1 or (isinstance(value, PlacedEntries) and value.factor != 1):
-        raise walk.unknown("a factor in front of a norm layer that is written out")
     y = walk.run.normalise(
         walk.matrix(deviation.of), None, None, deviation.epsilon, centred=deviation.centred,
         name=step.name,

@@ -38,9 +38,12 @@ def _softmax(walk: Walk, step: Step, given: list[Any]) -> Any:
 
 @reads("Where")
 def _where(walk: Walk, step: Step, given: list[Any]) -> ScoreProduct:
+    """Hidden scores; those that are set to less than −1e30 instead weigh nothing either."""
     seen, value, other = given
+    if isinstance(value, torch.Tensor) and isinstance(seen, torch.Tensor):  # the other way round
+        seen, value, other = ~seen, other, value
     fixed = isinstance(seen, torch.Tensor) and isinstance(other, torch.Tensor)
-    if not fixed or not isinstance(value, ScoreProduct) or bool((other != -torch.inf).any()):
+    if not fixed or not isinstance(value, ScoreProduct) or bool((other > -HIDES).any()):
         raise walk.unknown("it may only hide scores of attention, by minus infinity")
     hidden = torch.where(seen, 0.0, -torch.inf)
     return biased(value, hidden.double().expand(value.shape))

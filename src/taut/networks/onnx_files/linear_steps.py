@@ -52,8 +52,8 @@ def _times(walk: Walk, step: Step, x: PlacedEntries, weight: torch.Tensor) -> Pl
 @reads("Conv")
 def _convolution(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
     x, weight, bias = walk.entries(given[0]), given[1], [*given, None][2]
-    if not isinstance(weight, torch.Tensor):
-        raise walk.unknown("its weight depends on the input")
+    if not isinstance(weight, torch.Tensor) or not isinstance(bias, torch.Tensor | None):
+        raise walk.unknown("its weight or bias depends on the input")
     lie = windows(step, list(weight.shape[2:]))
     rows, lattice = window_places(x.places, lie)
     flat, groups = weight.flatten(1), step.get("group", 1)

@@ -39,7 +39,7 @@ class OnnxNetwork(nn.Module):
         self.input_shape, self.output_shape = shapes
         self.batch_axis = batch_axis
         used = {name for step in steps for name in step.inputs} & set(constants)
-        real = sorted(name for name in used if constants[name].is_floating_point())
+        real = sorted(name for name in used if _is_weight(constants[name]))
         self._index = {name: index for index, name in enumerate(real)}
         self._fixed = {name: constants[name] for name in sorted(used - set(real))}
         self.weights = nn.ParameterList(
@@ -58,7 +58,10 @@ class OnnxNetwork(nn.Module):
                 f"the network takes inputs of shape (batch, {', '.join(map(str, self.input_shape))}"
                 f"), got {tuple(x.shape)}"
             )
-        constants = {name: value.to(x.device) for name, value in self.constants.items()}
+        constants = self.constants | {
+            name: value.to(x) if value.is_floating_point() else value.to(x.device)
+            for name, value in self._fixed.items()
+        }
 
         def one(sample: torch.Tensor) -> torch.Tensor:
             values = dict(constants)
@@ -70,3 +73,8 @@ class OnnxNetwork(nn.Module):
 
         found: torch.Tensor = torch.vmap(one)(x)
         return found
+
+
+def _is_weight(value: torch.Tensor) -> bool:
+    """Real numbers; those with infinities hide scores, and are no weights."""
+    return value.is_floating_point() and not bool(torch.isinf(value).any())

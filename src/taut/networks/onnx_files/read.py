@@ -122,6 +122,8 @@ class _Reader:
             if FLOATS.get(step.get("to")) != self.moving[step.inputs[0]].dtype:
                 raise UnknownOperationError(step, "it changes the precision inside the network")
             return [_like(step, "Identity", step.inputs, step.outputs[0])]
+        if step.kind == "Dropout" and self._is_training(step):
+            raise UnknownOperationError(step, "it is in training mode: export in eval mode")
         if step.kind != "Gemm":
             return [step]
         a, b, *rest = step.inputs
@@ -140,6 +142,11 @@ class _Reader:
             self.constants[f"{step.name}/bias"] = self.constants[rest[0]] * step.get("beta", 1.0)
             found.append(_like(step, "Add", (out, f"{step.name}/bias"), step.outputs[0]))
         return found
+
+    def _is_training(self, step: Step) -> bool:
+        """Whether the third input of Dropout says that it drops entries."""
+        name = step.inputs[2] if len(step.inputs) > 2 else ""
+        return bool(name) and bool(self.constants.get(name, torch.tensor(True)).any())
 
     def _enter(self, step: Step) -> None:
         values = self.constants | self.moving

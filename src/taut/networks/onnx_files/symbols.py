@@ -93,13 +93,17 @@ class PlacedEntries:
         """All entries times a number."""
         return replace(self, factor=self.factor * factor)
 
-    def same(self, other: object) -> bool:
+    def alike(self, other: object) -> bool:
         """Whether these are the same entries, but for the factor."""
         return (
             isinstance(other, PlacedEntries)
             and self.tokens is other.tokens
             and torch.equal(self.places, other.places)
         )
+
+    def same(self, other: object) -> bool:
+        """Whether these are the same entries with the same factor."""
+        return self.alike(other) and self.factor == getattr(other, "factor", None)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from taut.networks.onnx_files.movement import MOVES, split
 from taut.networks.onnx_files.network import OnnxNetwork
 from taut.networks.onnx_files.polynomial import Polynomial
 from taut.networks.onnx_files.step import Step, UnknownOperationError
-from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, TokenSource
+from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, ScoreProduct, TokenSource
 
 Reading = Callable[["Walk", Step, list[Any]], Any]
 READINGS: dict[str, Reading] = {}
@@ -55,6 +55,9 @@ class Walk:
         return self.laid(found, found.places.reshape(-1 if width > 0 else 1, width))
 
     def _read(self, step: Step, given: list[Any]) -> tuple[Any, ...]:
+        hides = step.kind in ("Add", "Where") and any(isinstance(v, ScoreProduct) for v in given)
+        if not hides and any(_is_infinite(value) for value in given):
+            raise self.unknown("a constant of it is infinite")
         if step.kind in ("Identity", "Dropout"):
             return (given[0],)
         if step.kind in MOVES or step.kind == "Split":
@@ -141,6 +144,11 @@ def in_tokens(node: Any, places: torch.Tensor, values: torch.Tensor) -> torch.Te
     flat = torch.empty(places.numel(), dtype=values.dtype)
     flat[places.flatten()] = values.expand(places.shape).flatten().cpu()
     return flat.reshape(node.tokens, node.width)
+
+
+def _is_infinite(value: Any) -> bool:
+    real = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return real and not bool(value.isfinite().all())
 
 
 def _words(value: Any) -> str:

@@ -58,9 +58,10 @@ def ascend(
             for leaf in leaves:
                 leaf.set(leaf.value.detach().requires_grad_(True))
             value = bounds()
-            found = value.detach()
+            # nothing is known where a number is none
+            found = torch.where(value.isfinite(), value, -torch.inf).detach()
             best, total = _keep(leaves, kept, found, best, total, first=turn == 0)
-            if turn == steps or not leaves or bool((best > goal).all()):
+            if turn == steps or not value.requires_grad or bool((best > goal).all()):
                 break
             wanted = torch.where(best > goal, 0.0, value).sum()
             slopes = torch.autograd.grad(wanted, [leaf.value for leaf in leaves], allow_unused=True)

@@ -105,7 +105,7 @@ class AttentionNode(Node):
         engine.box(self.keys, factors=True)
         engine.box(self.values, factors=True)
         self.centre, self.p = self.value(), self.weights()
-        self.doubt = self._weight_doubt()
+        self.doubt = self.weight_doubt()
         if self.doubt > 1e-3:
             raise UnboundedError  # scores so large that float64 does not resolve them
         scores = bound_scores(engine, self, self.p)
@@ -126,7 +126,7 @@ class AttentionNode(Node):
         self.change = ValueChange(factors, remainder.change, length, self.group, limit)
         self._sizes(engine, remainder)
 
-    def _weight_doubt(self) -> float:
+    def weight_doubt(self) -> float:
         """Relative error of the weights: twice that of a score, and of the sum of exponentials."""
         q, k = (float(x.centre.norm(dim=-1).max()) for x in (self.queries, self.keys))
         units = (2 * self.width_of_query + 16) * self.scale * q * k
@@ -138,12 +138,7 @@ class AttentionNode(Node):
         return float(torch.where(self.term.isfinite(), self.term.abs(), 0.0).max())
 
     def _sizes(self, engine: Engine, remainder: Remainder) -> None:
-        """How far outputs move, and their rounding.
-
-        An error of e in every score moves the logarithm of a weight by 2e, and summing up m
-        exponentials by γ_(m+8): the mean value moves by (e^θ − 1) times the longest value.
-        Averaging errs by γ_(m+2) of it.
-        """
+        """How far outputs move, and their rounding."""
         v = self.split(self.values.centre)
         radius = self.split(self.values.box) if self.values.box is not None else v * 0
         moved = (v.abs() + radius).norm(dim=-1) * (1 + 1e-9)
@@ -152,20 +147,31 @@ class AttentionNode(Node):
         )
         longest = moved.amax(dim=-1, keepdim=True).expand(spread.shape)
         far = torch.minimum(spread, 2 * longest).norm(dim=0) * (1 + 1e-9)
+        self.local = self.rounding(engine.unit, longest)
+        self.sizes = far + self.local
+
+    def rounding(self, unit: float, longest: torch.Tensor | float | None = None) -> torch.Tensor:
+        """How much rounding adds to each token.
+
+        An error of e in every score moves the logarithm of a weight by 2e, and summing up m
+        exponentials by γ_(m+8): the mean value moves by (e^θ − 1) times the longest value, which
+        may be given for each head and query. Averaging errs by γ_(m+2) of it.
+        """
+        longest = float(self.values.longest.max()) if longest is None else longest
         q = self.split(self.queries.centre, queries=True).norm(dim=-1) + self.queries.sizes
         k = self.split(self.keys.centre).norm(dim=-1) + self.keys.sizes
         units = (2 * self.width_of_query + 16) * self.scale * q * k.amax(dim=-1, keepdim=True)
-        doubt = engine.unit * (2 * units + 8 * self._largest_term() + self.keys.tokens + 8)
+        doubt = unit * (2 * units + 8 * self._largest_term() + self.keys.tokens + 8)
         changed = torch.expm1(doubt.clamp(max=700.0)).clamp(max=2.0)
-        mean = engine.unit * (4 * self.keys.tokens + 16)
-        self.local = ((changed + mean) * longest).norm(dim=0) * (1 + 1e-9)
-        self.sizes = far + self.local
+        mean = unit * (4 * self.keys.tokens + 16)
+        found: torch.Tensor = ((changed + mean) * longest).norm(dim=0) * (1 + 1e-9)
+        return found
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The derivative at the centres; the softmax, score and value errors after contraction."""
         if lower:
-            first = rows.dense(self.tokens)[0].detach()
-            self.asked = heads_apart(first, self.heads).transpose(0, 1)
+            one = Rows(rows.values[:1].detach(), None if rows.token is None else rows.token[:1])
+            self.asked = heads_apart(one.dense(self.tokens)[0], self.heads).transpose(0, 1)
         if lower and self.choices is not None:
             return pull_below(self, rows, self.choices)
         assert self.found is not None

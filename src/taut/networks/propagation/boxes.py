@@ -80,7 +80,7 @@ def _keep(
     if scatter is not None:
         by_token = errors.new_zeros(*errors.shape, node.width)
         by_token[node.needed] = scatter.by_token()
-    engine.keep(node, Entries(linear, errors, node.needed, by_token))
+    engine.kept[node.index] = Entries(linear, errors, node.needed, by_token)
     if scatter is not None and engine.whole(node):
         assert node.box is not None
         values = linear.values.reshape(*errors.shape, -1)

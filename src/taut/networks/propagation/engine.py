@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import accumulate
 
 import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.boxes import find_box
 from taut.networks.propagation.checkpoint import Checkpoint, at_input, forks, passages
-from taut.networks.propagation.error_sources import ErrorSources, Known
-from taut.networks.propagation.input_set import InputRows, InputSet
+from taut.networks.propagation.error_sources import ErrorSources
+from taut.networks.propagation.input_set import InputSet
+from taut.networks.propagation.needed_tokens import find_needed
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.reached import Reached, Trail, joined
 from taut.networks.propagation.rows import Rows
@@ -31,6 +31,7 @@ from taut.networks.propagation.source import sharpened
 from taut.networks.propagation.value_factors import Entries, ValueFactors
 
 Starts = list[tuple[Node, Rows]]
+Known = dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 UNDERFLOW = 1e-30  # the same for a network as executed in float32
 MEMORY = 3e6  # numbers in the rows that are carried at a time
 LARGEST_MATRIX = 1e8  # numbers in the ellipsoid of a checkpoint
@@ -78,16 +79,18 @@ class Engine:
         self.nodes, self.inputs, self.deadline, self.quick = nodes, inputs, deadline, quick
         self.unit = EPS + eps
         self.entries = inputs.columns
-        self._entries: dict[int, Entries] = {}
+        self.kept: dict[int, Entries] = {}  # entries of nodes as linear functions of the input
         self._factors: dict[tuple[int, int], ValueFactors] = {}
         self.checkpoint: tuple[int, Checkpoint] | None = None
-        self.sources = ErrorSources(self)
-        self._work = list(accumulate(node.work for node in nodes))
+        self._sources = ErrorSources(self)
+        self._work = [0.0]
+        for node in nodes[1:]:
+            self._work.append(self._work[-1] + node.work)
         whole = sum(node.centre.numel() * self._work[node.index] for node in nodes)
         self.ellipsoids = whole > LARGE if checkpoints is None else checkpoints
         self._passages = passages(nodes) if self.ellipsoids else set()
         forked = forks(nodes) & self._passages - {0}
-        self._find_needed()
+        find_needed(nodes)
         for node in nodes:
             node.centre = node.value()
             if bool(node.needed.any()):
@@ -105,12 +108,6 @@ class Engine:
         for parent in node.parents:
             parent.frozen = True
 
-    def _find_needed(self) -> None:
-        self.nodes[-1].needed[:] = True
-        for node in reversed(self.nodes):
-            for parent, needed in zip(node.parents, node.needs(), strict=True):
-                parent.needed |= needed
-
     def carry(
         self,
         starts: Starts,
@@ -122,8 +119,16 @@ class Engine:
     ) -> Reached:
         """Carry rows to the input or to a checkpoint, as many at a time as the memory allows.
 
-        ``lower``: only the lower side counts. ``keep`` the linear functions of the input. ``trail``:
-        end at the last checkpoint and keep a trail; with ``ends``, it is all that is asked for.
+        Parameters
+        ----------
+        lower
+            Whether only the lower side counts.
+        keep
+            Whether to keep the linear functions of the input.
+        trail
+            Whether to end at the last checkpoint and to keep a trail.
+        ends
+            Whether the trail is all that is asked for, so that the rows on the input are not.
         """
         count = len(starts[0][1])
         first = min(node.index for node, _ in starts)
@@ -163,13 +168,14 @@ class Engine:
                 if found.trail is not None:
                     found.trail.ends = rows
                 if not ends:
-                    self._end(found, rows, stop)
+                    before = self.checkpoint if stop else None
+                    found.end(rows, self.inputs, self.nodes[0].tokens, before)
                 break
             if node.offset is not None:
                 found.add_offset(rows, node.offset)
             pulled = node.pull(rows, lower=lower)
             if self.ellipsoids:
-                self.sources.meet(found, node, rows, known)
+                self._meet(found, node, rows, known)
                 if index in known and not lower:
                     pulled = sharpened(pulled, known[index])
             found.add(pulled, rows, node)
@@ -186,20 +192,20 @@ class Engine:
             raise UnboundedError
         return found
 
-    def _end(self, found: Reached, rows: Rows, stop: int) -> None:
-        """Rows at the input, or at a checkpoint, as linear functions of the input."""
-        if stop:
-            assert self.checkpoint is not None
-            values, error, rounding = self.checkpoint[1].end(rows)
-            found.linear = InputRows(values, None)
-            found.error += error
-            found.rounding += rounding
-            found.slack[stop] = error
-        else:
+    def _meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
+        """Enter what a node adds to rows, or what an activation does that it is the reader of."""
+        for each in (node, *node.parents):
+            reader = self._sources.readers.get(each.index, each)
+            source = self._sources.of(each) if reader is node else None
+            if source is None:
+                continue
+            around = known[each.index] = source.interval(rows)
             if found.trail is not None:
-                rows = Rows(rows.dense(self.nodes[0].tokens))
-            found.linear = self.inputs.entries(rows)
-        found.reach = self.inputs.reach(found.linear.values)
+                found.trail.parts[each.index] = (rows, source)
+                found.trail.drift += around[0]
+                found.rounding += around[2]
+        # rows on a trail never begin between an activation and its reader
+        assert found.trail is None or node.index not in self._sources.readers or node.index in known
 
     def interval(self, starts: Starts) -> tuple[torch.Tensor, torch.Tensor]:
         """Range of each row, as a deviation from its value at the centres."""
@@ -218,7 +224,7 @@ class Engine:
 
         Tokens that nothing depends on have no radius. ``factors`` keeps the linear functions.
         """
-        if node.box is None or (factors and node.index not in self._entries):
+        if node.box is None or (factors and node.index not in self.kept):
             if bool(node.needed.any()):
                 find_box(self, node, factors=factors)
             else:
@@ -229,11 +235,7 @@ class Engine:
     def entry_rows(self, node: Node, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """Rows of every entry; on the node itself if it is where the error of another is given."""
         found = node.entry_rows(tokens)
-        return Node.entry_rows(node, tokens) if found[0].index in self.sources.readers else found
-
-    def keep(self, node: Node, entries: Entries) -> None:
-        """Enter the entries of a node as linear functions of the input."""
-        self._entries[node.index] = entries
+        return Node.entry_rows(node, tokens) if found[0].index in self._sources.readers else found
 
     def whole(self, node: Node) -> bool:
         """Whether rows may end at a node: every path passes it, and all of it is needed."""
@@ -245,7 +247,7 @@ class Engine:
         key = (node.index, heads)
         if key not in self._factors:
             assert node.box is not None
-            entries = self._entries[node.index]
+            entries = self.kept[node.index]
             self._factors[key] = ValueFactors(self.inputs, node.box, entries, heads)
         return self._factors[key]
 

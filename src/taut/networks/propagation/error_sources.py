@@ -16,15 +16,10 @@ from taut.networks.propagation.node import Node
 from taut.networks.propagation.norm_nodes import NormNode
 from taut.networks.propagation.norm_source import norm_source
 from taut.networks.propagation.pointwise_nodes import ActivationNode, ProductNode
-from taut.networks.propagation.reached import Reached
-from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.source import Source
 
 if TYPE_CHECKING:
     from taut.networks.propagation.engine import Engine
-
-
-Known = dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
 
 
 class ErrorSources:
@@ -56,21 +51,6 @@ class ErrorSources:
         if node.index not in self._found:
             self._found[node.index] = self._source(node)
         return self._found[node.index]
-
-    def meet(self, found: Reached, node: Node, rows: Rows, known: Known) -> None:
-        """Enter what a node adds to rows, or what an activation does that it is the reader of."""
-        for each in (node, *node.parents):
-            reader = self.readers.get(each.index, each)
-            source = self.of(each) if reader is node else None
-            if source is None:
-                continue
-            around = known[each.index] = source.interval(rows)
-            if found.trail is not None:
-                found.trail.parts[each.index] = (rows, source)
-                found.trail.drift += around[0]
-                found.rounding += around[2]
-        # rows on a trail never begin between an activation and its reader
-        assert found.trail is None or node.index not in self.readers or node.index in known
 
     def _source(self, node: Node) -> Source | None:
         match node:

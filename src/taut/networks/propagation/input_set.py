@@ -80,7 +80,8 @@ class InputSet:
         still = ((far == 0) | ~fixed).flatten(1).all(dim=1)
         share = torch.where(fixed, 0.0, far / torch.where(fixed, 1.0, self.scale)).flatten(1)
         size = torch.linalg.vector_norm(share, ord=self.norm, dim=1)
-        return still & (size * self._enlarge <= 1)
+        inside: torch.Tensor = still & (size * self._enlarge <= 1)
+        return inside
 
     def corners(self, values: torch.Tensor) -> torch.Tensor:
         """Deviations, (functions, tokens, width), where functions with such coefficients are least.

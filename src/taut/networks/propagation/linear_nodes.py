@@ -8,7 +8,7 @@ import torch
 
 from taut._base.rounding import EPS
 from taut.networks.propagation.node import Node, Pulled
-from taut.networks.propagation.rows import Rows, heads_apart
+from taut.networks.propagation.rows import Rows
 
 if TYPE_CHECKING:
     from taut.networks.propagation.engine import Engine
@@ -44,6 +44,14 @@ class FixedNode(InputNode):
         """Nothing is read."""
         return Pulled(())
 
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Nothing moves."""
+        return self.centre.new_zeros(0, *self.centre.shape)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """Nothing moves."""
+        return torch.zeros_like(self.sizes)
+
 
 class LinearNode(Node):
     """Wx + b of every token, the weight as (outputs, inputs).
@@ -71,9 +79,17 @@ class LinearNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Sizes by the Frobenius norm, until a box says better."""
         (x,) = self.parents
-        self.sizes = self._size * x.sizes
+        self.sizes = self.grown(x.sizes)
         terms = self.weight.shape[1] + 2
         self.local = engine.unit * terms * (self._size * x.longest + self._fixed)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step times the weight."""
+        return steps[0] @ self.weight.mT
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By the Frobenius norm."""
+        return self._size * sizes[0]
 
     def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """The weight itself, on the input."""
@@ -104,9 +120,16 @@ class ScaleNode(Node):
     def prepare(self, engine: Engine) -> None:
         """One product for every entry."""
         (x,) = self.parents
-        most = float(self.factors.abs().max()) * (1 + 4 * EPS)
-        self.sizes = most * x.sizes
-        self.local = engine.unit * 2 * most * x.longest
+        self.sizes = self.grown(x.sizes)
+        self.local = engine.unit * 2 * self.grown(x.longest)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step times the factors."""
+        return steps[0] * self.factors
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By the largest factor."""
+        return float(self.factors.abs().max()) * (1 + 4 * EPS) * sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows times the factors."""
@@ -130,6 +153,14 @@ class ShiftNode(Node):
         (x,) = self.parents
         self.sizes = x.sizes
         self.local = engine.unit * 2 * (x.longest + self.fixed.norm(dim=-1))
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The same steps."""
+        return steps[0]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The same sizes."""
+        return sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The same rows."""
@@ -155,10 +186,17 @@ class BatchNormNode(Node):
     def prepare(self, engine: Engine) -> None:
         """The largest factor of each token."""
         (x,) = self.parents
-        most = self.factor.abs().amax(dim=-1) * (1 + 8 * EPS)
-        self.sizes = most * x.sizes
+        self.sizes = self.grown(x.sizes)
         fixed = (self.factor * self.mean).norm(dim=-1) + self.shift.norm(dim=-1)
-        self.local = engine.unit * 8 * (most * x.longest + fixed)
+        self.local = engine.unit * 8 * (self.grown(x.longest) + fixed)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Every step times the factors."""
+        return steps[0] * self.factor
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """By the largest factor of each token."""
+        return self.factor.abs().amax(dim=-1) * (1 + 8 * EPS) * sizes[0]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows times the factors."""
@@ -177,59 +215,17 @@ class AddNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Sizes add up."""
         x, y = self.parents
-        self.sizes = x.sizes + y.sizes
+        self.sizes = self.grown(x.sizes, y.sizes)
         self.local = engine.unit * (x.longest + y.longest)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The sum of the steps."""
+        return steps[0] + steps[1]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The sum of the sizes."""
+        return sizes[0] + sizes[1]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The same rows on both."""
         return Pulled((rows, rows))
-
-
-class RotaryNode(Node):
-    """Rotary positions of every head: x∘cos + R(x)∘sin on the first coordinates of each."""
-
-    def __init__(self, x: Node, heads: int, cosine: torch.Tensor, sine: torch.Tensor) -> None:
-        self.heads = heads
-        self.cosine, self.sine = cosine[: x.tokens], sine[: x.tokens]
-        super().__init__(x)
-        self._stretch = max(1.0, _largest_turn(self.cosine, self.sine))
-
-    def value(self) -> torch.Tensor:
-        """Every head turned."""
-        return self._turned(self.parents[0].centre, self.cosine, self.sine, 1.0)
-
-    def _turned(
-        self, x: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor, sign: float
-    ) -> torch.Tensor:
-        """Forward (sign 1), or its transpose (−1) with the sines before the exchange."""
-        x = heads_apart(x, self.heads)
-        cosine, sine = cosine.unsqueeze(-2), sine.unsqueeze(-2)
-        part, rest = x[..., : cosine.shape[-1]], x[..., cosine.shape[-1] :]
-        second = part if sign > 0 else part * sine
-        left, right = second.chunk(2, dim=-1)
-        swapped = torch.cat((-sign * right, sign * left), dim=-1)
-        turned = part * cosine + (swapped * sine if sign > 0 else swapped)
-        return torch.cat((turned, rest), dim=-1).flatten(-2)
-
-    def prepare(self, engine: Engine) -> None:
-        """Two products and a sum for every entry."""
-        (x,) = self.parents
-        self.sizes = self._stretch * x.sizes
-        self.local = engine.unit * 4 * self._stretch * x.longest
-
-    def pull(self, rows: Rows, *, lower: bool) -> Pulled:
-        """The transposed rotation."""
-        values = self._turned(rows.values, rows.of(self.cosine), rows.of(self.sine), -1.0)
-        return Pulled((rows.but(values),), rounding=4 * EPS * rows.weighed(self.sizes))
-
-
-def _largest_turn(cosine: torch.Tensor, sine: torch.Tensor) -> float:
-    """Largest norm of the maps (a, b) to (ac − bs, bc' + as') of all pairs of coordinates.
-
-    The squares of the singular values are the roots of t² − (u + v)t + uv − w², u and v being the
-    squared lengths of both columns and w their product. Equal halves give √(c² + s²).
-    """
-    (c, other), (s, last) = cosine.chunk(2, dim=-1), sine.chunk(2, dim=-1)
-    u, v, w = c.square() + last.square(), s.square() + other.square(), other * last - c * s
-    square = (u + v + torch.hypot(u - v, 2 * w)) / 2
-    return float(square.max().sqrt()) * (1 + 1e-12)

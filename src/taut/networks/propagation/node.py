@@ -131,6 +131,14 @@ class Node:
         """Rows on the output as rows on the inputs; ``lower`` asks for bounds from below only."""
         raise NotImplementedError
 
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """What steps of the parents, (count, tokens, width), are on the output, if it is linear."""
+        raise NotImplementedError
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """How long each token can be if those of the parents are so long, if it is linear."""
+        raise NotImplementedError
+
     def entry_rows(self, tokens: torch.Tensor) -> tuple[Node, Rows, torch.Tensor]:
         """Rows of every entry of these tokens, where they begin, and an error of each."""
         rows = unit_rows(self.width, tokens, self.centre)

@@ -29,6 +29,14 @@ class CentreNode(Node):
         self.sizes = x.sizes
         self.local = engine.unit * (self.width + 4) * x.longest
 
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The same projection of the steps."""
+        return steps[0] - steps[0].mean(dim=-1, keepdim=True)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """A projection makes nothing longer."""
+        return sizes[0]
+
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The same projection of the rows."""
         values = rows.values - rows.values.mean(dim=-1, keepdim=True)

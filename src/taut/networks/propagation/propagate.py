@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from taut._base.bound_text import VALUE
 from taut._base.domain import At
 from taut._base.norm import Norm, lp
 from taut._base.rounding import EPS, Numbers
+from taut.networks.ellipsoids.near_input import ellipsoid_radius
 from taut.networks.execution import precision
 from taut.networks.float32_arithmetic import without_autocast
 from taut.networks.propagation.engine import Engine, OutOfTimeError
@@ -21,8 +22,17 @@ from taut.networks.propagation.input_set import InputSet
 from taut.networks.propagation.node import Node, UnboundedError
 from taut.networks.propagation.record import record
 from taut.networks.propagation.request import Request, checked_request, deadline_of
-from taut.networks.propagation.result import EARLIER, LINEAR, NAMES, ROUNDING, Propagation, Slack
+from taut.networks.propagation.result import (
+    EARLIER,
+    LINEAR,
+    NAMES,
+    ROUNDING,
+    TOGETHER,
+    Propagation,
+    Slack,
+)
 from taut.networks.propagation.rows import Rows
+from taut.networks.propagation.targets import checked_targets
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
 
@@ -32,6 +42,11 @@ THEOREMS = {
     "norm": ("affine-norm",),
     "product": ("affine-product",),
     "constant": ("chain",),
+}
+ELLIPSOIDS = {
+    "activation": "ellipsoid-activation",
+    "attention": "ellipsoid-attention",
+    "norm": "ellipsoid-norm",
 }
 
 
@@ -117,19 +132,36 @@ def propagate(
     tapes = [record(question, sample, device) for sample in range(len(domain.inputs))]
     outputs = torch.stack([tape[-1].centre for tape in tapes])
     compare_outputs(question, question.points(1), outputs)
-    rows = _targets(targets, outputs)
+    rows = checked_targets(targets, outputs)
+    together = [
+        ellipsoid_radius(question, request, sample, rows[sample], eps, deadline, device)
+        for sample in range(len(tapes))
+    ]
     found = [
-        _one(tape, request, sample, rows[sample], eps, deadline, report, checkpoints)
+        _one(
+            tape,
+            request,
+            sample,
+            rows[sample],
+            together[sample],
+            eps,
+            deadline,
+            report,
+            checkpoints,
+        )
         for sample, tape in enumerate(tapes)
     ]
     kinds = dict.fromkeys(node.kind for tape in tapes for node in tape if node.kind in THEOREMS)
     constants = dict.fromkeys(n.path for tape in tapes for n in tape if n.kind == "constant")
-    theorem = ("affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]))
+    theorem = ["affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])]
+    if any(each is not None for each in together):
+        theorem.append("ellipsoid-algebra")
+        theorem += [ELLIPSOIDS[kind] for kind in kinds if kind in ELLIPSOIDS]
     if any(each[4] for each in found):
-        theorem = (*theorem, "affine-checkpoint", "ellipsoid-sum", "ellipsoid-product")
+        theorem += ["affine-checkpoint", "ellipsoid-sum", "ellipsoid-product"]
     bound = Bound(
         np.stack([each[0] for each in found]), np.stack([each[1] for each in found]),
-        "bracket", Norm(lp(norm).source, "value"), request.where, theorem, quantity=VALUE,
+        "bracket", Norm(lp(norm).source, "value"), request.where, tuple(theorem), quantity=VALUE,
         rounding=rounding_of(tapes, eps),
     )  # fmt: skip
     centre = np.stack([each[2] for each in found])
@@ -149,72 +181,38 @@ def rounding_of(tapes: list[list[Node]], eps: float) -> Literal["proved", "estim
     return "estimated" if executed or any(node.assumed for node in nodes) else "proved"
 
 
-def margins(classes: Any, number: int) -> torch.Tensor:
-    """Targets of a classifier: how far the logit of a class is ahead of each other one.
-
-    Parameters
-    ----------
-    classes
-        The class of each input.
-    number
-        How many classes there are.
-
-    Examples
-    --------
-    >>> margins([1], 3)
-    tensor([[[-1.,  1.,  0.],
-             [ 0.,  1., -1.]]], dtype=torch.float64)
-    """
-    found = torch.as_tensor(np.asarray(classes)).long().reshape(-1)
-    if bool(((found < 0) | (found >= number)).any()):
-        raise ValueError(f"classes must be from 0 to {number - 1}, got {found.tolist()}")
-    eye = torch.eye(number, dtype=torch.float64)
-    rows = [eye[c] - torch.cat((eye[:c], eye[c + 1 :])) for c in found.tolist()]
-    return torch.stack(rows)
-
-
-def _targets(targets: torch.Tensor | None, outputs: torch.Tensor) -> torch.Tensor:
-    """Rows on the output, (inputs, functions, tokens, width)."""
-    batch, tokens, width = outputs.shape
-    if targets is None:
-        eye = torch.eye(tokens * width, dtype=outputs.dtype, device=outputs.device)
-        return eye.reshape(1, -1, tokens, width).expand(batch, -1, -1, -1)
-    if not isinstance(targets, torch.Tensor) or not targets.is_floating_point():
-        raise TypeError("targets must be a tensor of real numbers, coefficients of the output")
-    shapes = [(tokens, width)] if tokens > 1 else [(tokens, width), (width,)]
-    for shape in shapes:
-        if tuple(targets.shape[-len(shape) :]) == shape:
-            front = tuple(targets.shape[: targets.ndim - len(shape)])
-            if len(front) == 1 or (len(front) == 2 and front[0] == batch):
-                found = targets.to(outputs).reshape(*front, tokens, width)
-                return found.expand(batch, *found.shape[-3:])
-    raise ValueError(
-        f"targets must be (functions, *output) or (inputs, functions, *output) for {batch} inputs "
-        f"and outputs of shape {shapes[-1]}, got {tuple(targets.shape)}"
-    )
-
-
 def _one(
     tape: list[Node],
     request: Request,
     sample: int,
     rows: torch.Tensor,
+    together: torch.Tensor | None,
     eps: float,
     deadline: float,
     progress: Callable[[int, int], object],
     checkpoints: bool | None,
 ) -> tuple[Numbers, Numbers, Numbers, tuple[Slack, ...], bool]:
     """Both sides, the value at the centre, and the slack, for one input."""
-    at_input = (rows * tape[-1].centre).flatten(1).sum(dim=1).cpu().numpy()
+    value = (rows * tape[-1].centre).flatten(1)
+    doubt = value.abs().sum(dim=1) * ((value.shape[1] + 8) * EPS)
+    value = value.sum(dim=1)
     inputs = InputSet(request.radius[sample], request.norm, request.scale[sample])
+    low, high = torch.full_like(value, -torch.inf), torch.full_like(value, torch.inf)
+    parts: tuple[Slack, ...] = ()
+    used = False  # whether rows ended at a checkpoint
     try:
         engine = Engine(tape, inputs, eps, progress, deadline, checkpoints=checkpoints)
         low, high, parts = bound_rows(engine, rows)
     except (UnboundedError, OutOfTimeError):
-        infinite = np.full(len(rows), np.inf)
-        return -infinite, infinite, at_input, (), False
-    used = engine.checkpoint is not None
-    return low.cpu().numpy(), high.cpu().numpy(), at_input, parts, used
+        pass
+    else:
+        used = engine.checkpoint is not None
+    if together is not None:
+        far = together + doubt
+        if bool(((high - low) / 2 > far).any()):
+            parts = (Slack("", TOGETHER, float(far.mean())),)
+        low, high = torch.maximum(low, value - far), torch.minimum(high, value + far)
+    return low.cpu().numpy(), high.cpu().numpy(), value.cpu().numpy(), parts, used
 
 
 def bound_rows(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from taut._base.rounding import EPS
-from taut.networks.propagation.input_set import InputRows
+from taut.networks.propagation.checkpoint import Checkpoint
+from taut.networks.propagation.input_set import InputRows, InputSet
 from taut.networks.propagation.node import Node, Pulled
 from taut.networks.propagation.rows import Rows
 from taut.networks.propagation.source import Source
@@ -62,6 +63,22 @@ class Reached:
         self.rounding += pulled.rounding + rows.weighed(node.local)
         if isinstance(pulled.error, torch.Tensor):
             self.slack[node.index] = pulled.error
+
+    def end(
+        self, rows: Rows, inputs: InputSet, tokens: int, before: tuple[int, Checkpoint] | None
+    ) -> None:
+        """Enter the rows on the input, which has so many tokens, or on a checkpoint before it."""
+        if before is None:
+            rows = rows if self.trail is None else Rows(rows.dense(tokens))
+            self.linear = inputs.entries(rows)
+        else:
+            index, checkpoint = before
+            values, error, rounding = checkpoint.end(rows)
+            self.linear = InputRows(values, None)
+            self.error += error
+            self.rounding += rounding
+            self.slack[index] = error
+        self.reach = inputs.reach(self.linear.values)
 
     @property
     def half(self) -> torch.Tensor:

@@ -21,13 +21,13 @@ from taut.networks.propagation.linear_nodes import (
     AddNode,
     BatchNormNode,
     LinearNode,
-    RotaryNode,
     ScaleNode,
     ShiftNode,
 )
 from taut.networks.propagation.node import Node, RegionNeededError
 from taut.networks.propagation.norm_nodes import CentreNode, NormNode
 from taut.networks.propagation.pointwise_nodes import ActivationNode, ProductNode
+from taut.networks.propagation.rotary_node import RotaryNode
 from taut.networks.propagation.token_nodes import (
     BesideNode,
     MeanNode,

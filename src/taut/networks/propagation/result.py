@@ -17,6 +17,7 @@ NAMES = {
 }
 LINEAR = "linear part: the derivative of the relaxation"
 ROUNDING = "rounding"
+TOGETHER = "ellipsoids: what all entries do together"
 EARLIER = "all relaxations before it, entry by entry"
 
 

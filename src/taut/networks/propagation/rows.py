@@ -26,7 +26,7 @@ class Rows:
         return len(self.values)
 
     def part(self, begin: int, end: int) -> Rows:
-        """Some of them."""
+        """Some of the rows."""
         token = None if self.token is None else self.token[begin:end]
         return Rows(self.values[begin:end], token)
 
@@ -76,7 +76,7 @@ class Rows:
 
 def heads_apart(x: torch.Tensor, heads: int) -> torch.Tensor:
     """(..., heads·width) as (..., heads, width)."""
-    return x.reshape(*x.shape[:-1], heads, -1)
+    return x.reshape(*x.shape[:-1], heads, x.shape[-1] // heads)
 
 
 def unit_rows(width: int, tokens: torch.Tensor, like: torch.Tensor) -> Rows:

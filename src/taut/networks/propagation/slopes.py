@@ -18,7 +18,8 @@ from taut.networks.propagation.node import UnboundedError
 from taut.networks.propagation.pointwise_nodes import ActivationNode
 from taut.networks.propagation.rows import Rows
 
-MOST_ROWS = 64  # that are optimised at a time
+MOST_ROWS = 64  # that are optimised
+TOGETHER = 16  # of them at a time
 RATE = 0.25
 
 Slopes = dict[int, torch.Tensor]
@@ -37,16 +38,28 @@ def lower_bounds(
         Where to begin, by the index of the node, (rows, entries); the slopes that were found are
         left in it.
     """
-    start = [(engine.nodes[-1], rows)]
-    found = engine.carry(start, lower=True)
-    best = found.shift - found.half
+    best = below(engine, [(engine.nodes[-1], rows)])
     # tensors that were made in inference mode have no gradients
     if steps < 1 or len(rows) > MOST_ROWS or torch.is_inference_mode_enabled():
         return best
-    with contextlib.suppress(UnboundedError), chosen_slopes(engine, len(rows), slopes) as leaves:
-        if leaves:
-            best = torch.maximum(best, ascend(lambda: below(engine, start), leaves, steps))
+    known: Slopes = {} if slopes is None else slopes
+    parts = []
+    # an engine may carry more than so many rows one part after the other, but not their choices
+    for index in torch.arange(len(rows)).split(TOGETHER):  # type: ignore[no-untyped-call]
+        own = {node: each[index] for node, each in known.items() if len(each) == len(rows)}
+        part = Rows(rows.values[index], None if rows.token is None else rows.token[index])
+        best[index] = torch.maximum(best[index], _optimised(engine, part, steps, own))
+        parts.append(own)
+    known.update({node: torch.cat([part[node] for part in parts]) for node in parts[0]})
     return best
+
+
+def _optimised(engine: Engine, rows: Rows, steps: int, slopes: Slopes) -> torch.Tensor:
+    """The best bounds that were found on the way; −inf if there is none."""
+    start = [(engine.nodes[-1], rows)]
+    with contextlib.suppress(UnboundedError), chosen_slopes(engine, len(rows), slopes) as leaves:
+        return ascend(lambda: below(engine, start), leaves, steps)
+    return rows.values.new_full((len(rows),), -torch.inf)
 
 
 def below(engine: Engine, start: Starts) -> torch.Tensor:

@@ -34,7 +34,15 @@ class SelectNode(Node):
 
     def prepare(self, engine: Engine) -> None:
         """As they are."""
-        self.sizes = self.parents[0].sizes[self.chosen]
+        self.sizes = self.grown(self.parents[0].sizes)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The steps of the chosen tokens."""
+        return steps[0][:, self.chosen]
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The sizes of the chosen tokens."""
+        return sizes[0][self.chosen]
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows in their places."""
@@ -65,9 +73,18 @@ class PrependNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Fixed tokens do not move; they may be sums that were rounded."""
         (x,) = self.parents
-        self.sizes = torch.cat((x.sizes.new_zeros(self.many), x.sizes))
+        self.sizes = self.grown(x.sizes)
         self.local = torch.zeros_like(self.sizes)
         self.local[: self.many] = engine.unit * self.centre[: self.many].norm(dim=-1)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Steps of 0 before the others."""
+        (step,) = steps
+        return torch.cat((step.new_zeros(len(step), self.many, self.width), step), dim=1)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """Sizes of 0 before the others."""
+        return torch.cat((sizes[0].new_zeros(self.many), sizes[0]))
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The rows of what follows."""
@@ -92,8 +109,16 @@ class MeanNode(Node):
     def prepare(self, engine: Engine) -> None:
         """The mean of the sizes."""
         (x,) = self.parents
-        self.sizes = x.sizes.mean(dim=0, keepdim=True) * (1 + 1e-12)
+        self.sizes = self.grown(x.sizes)
         self.local = engine.unit * (x.tokens + 2) * x.longest.amax(dim=0, keepdim=True)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The mean of the steps."""
+        return steps[0].mean(dim=1, keepdim=True)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The mean of the sizes."""
+        return sizes[0].mean(dim=0, keepdim=True) * (1 + 1e-12)
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """A share of the row for every token."""
@@ -112,7 +137,15 @@ class BesideNode(Node):
     def prepare(self, engine: Engine) -> None:
         """Squares add up."""
         x, y = self.parents
-        self.sizes = torch.hypot(x.sizes, y.sizes) * (1 + 1e-12)
+        self.sizes = self.grown(x.sizes, y.sizes)
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """Both."""
+        return torch.cat(steps, dim=-1)
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """Squares add up."""
+        return torch.hypot(*sizes) * (1 + 1e-12)
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """The row of each."""
@@ -141,10 +174,16 @@ class RearrangeNode(Node):
 
     def prepare(self, engine: Engine) -> None:
         """The squares of all tokens that are read, as often as an entry is read."""
-        (x,) = self.parents
-        reads = self.places.reads.to(x.sizes)
-        self.sizes = (reads @ x.sizes.square() * self.places.within).sqrt() * (1 + 1e-12)
-        self.sizes = self.sizes + 1e-150  # where squares underflow
+        self.sizes = self.grown(self.parents[0].sizes) + 1e-150  # where squares underflow
+
+    def push(self, *steps: torch.Tensor) -> torch.Tensor:
+        """The entries of every step in their new places."""
+        return self.places.applied(steps[0].flatten(1))
+
+    def grown(self, *sizes: torch.Tensor) -> torch.Tensor:
+        """The squares of all tokens that are read, as often as an entry is read."""
+        reads = self.places.reads.to(sizes[0])
+        return (reads @ sizes[0].square() * self.places.within).sqrt() * (1 + 1e-12)
 
     def pull(self, rows: Rows, *, lower: bool) -> Pulled:
         """Every coefficient at the entry that it came from."""

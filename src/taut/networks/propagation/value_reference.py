@@ -1,4 +1,4 @@
-"""Radii of contracted values near a row that is known, at little cost (theorem l1-near-reference)."""
+"""Radii of contracted values near a known row, at little cost (theorem l1-near-reference)."""
 
 from __future__ import annotations
 

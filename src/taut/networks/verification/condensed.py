@@ -19,6 +19,7 @@ from taut.networks.propagation.pointwise_nodes import ActivationNode
 from taut.networks.propagation.reached import Reached
 from taut.networks.propagation.rows import Rows
 
+TOGETHER = 16  # rows at a time, which an engine never carries in several parts
 LARGEST = 1.5e8  # numbers in the table of all undecided ReLUs and all entries of the input
 
 
@@ -48,11 +49,6 @@ class Functions:
     inner: torch.Tensor
     shift: torch.Tensor
     error: torch.Tensor
-
-    def chosen(self, index: torch.Tensor) -> Functions:
-        """Some of them."""
-        parts = (self.linear, self.outer, self.inner, self.shift, self.error)
-        return Functions(*(part[index] for part in parts))
 
 
 class Condensed:
@@ -98,24 +94,24 @@ class Condensed:
 
     def _inputs(self, many: int) -> Functions:
         """The inputs of all undecided ReLUs, one node after the other."""
-        entries = int(self.engine.inputs.moving.sum()) * self.engine.nodes[0].width
+        entries = self.engine.inputs.columns
         zero = self.centre.new_zeros
         found = Functions(
             zero(many, entries), zero(many, many), zero(many, many), zero(many), zero(many)
         )
         begin = 0
-        for node, count in zip(self.hinges, self.counts, strict=True):
+        for node in self.hinges:
             (x,) = node.parents
-            rows = zero(count, x.tokens * x.width)
-            rows[torch.arange(count), node.bent] = 1.0
-            start: Starts = [(x, Rows(rows.reshape(count, x.tokens, x.width)))]
-            part = self._stopped(start, zero(count, many), lower=False)
-            for whole, values in (
-                (found.linear, part.linear), (found.outer, part.outer), (found.shift, part.shift),
-                (found.error, part.error),
-            ):  # fmt: skip
-                whole[begin : begin + count] = values
-            begin += count
+            for places in _parts(node.bent, TOGETHER):
+                count = len(places)
+                rows = zero(count, x.tokens * x.width)
+                rows[torch.arange(count), places] = 1.0
+                start: Starts = [(x, Rows(rows.reshape(count, x.tokens, x.width)))]
+                part = self._stopped(start, zero(count, many), lower=False)
+                here = slice(begin, begin + count)
+                found.linear[here], found.outer[here] = part.linear, part.outer
+                found.shift[here], found.error[here] = part.shift, part.error
+                begin += count
         return found
 
     def function(self, rows: torch.Tensor, inner: torch.Tensor) -> Functions:
@@ -128,8 +124,10 @@ class Condensed:
 
     def _stopped(self, start: Starts, inner: torch.Tensor, *, lower: bool) -> Functions:
         """Carry rows to the input, past stops at all undecided ReLUs."""
-        for node, onward in zip(self.hinges, inner.split(self.counts, dim=1), strict=True):
-            node.stops = HingeStops(node.bent, onward)
+        begin = 0
+        for node, count in zip(self.hinges, self.counts, strict=True):
+            node.stops = HingeStops(node.bent, inner[:, begin : begin + count])
+            begin += count
         try:
             found = self.engine.carry(start, lower=lower, keep=True)
             outer = [inner.new_zeros(len(inner), 0)]
@@ -174,3 +172,7 @@ class Condensed:
         size = linear.abs().sum(dim=1) + (outer.abs() + inner.abs()) @ (2 * far) + shift.abs()
         terms = linear.shape[1] + 2 * len(far) + 64
         return size * (16 * terms * EPS)
+
+
+def _parts(places: torch.Tensor, size: int) -> list[torch.Tensor]:
+    return [places[begin : begin + size] for begin in range(0, len(places), size)]

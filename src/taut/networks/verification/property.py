@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from taut._base.checks import whole_number
-from taut.networks.propagation.propagate import margins
+from taut.networks.propagation.targets import margins
 
 
 class Property(NamedTuple):
@@ -37,12 +37,16 @@ class Property(NamedTuple):
         """How many clauses there are."""
         return int(self.clause.max()) + 1
 
-    def least(self, outputs: torch.Tensor) -> torch.Tensor:
-        """How far the worst clause is satisfied at each output (batch, ...); ≤ 0 is a violation."""
+    def ahead(self, outputs: torch.Tensor) -> torch.Tensor:
+        """How far each clause is satisfied at each output (batch, ...), (batch, clauses)."""
         flat = outputs.double().reshape(len(outputs), -1)
         ahead = flat @ self.rows.flatten(1).mT.to(flat) - self.above.to(flat)
         each = [ahead[:, self.clause == c].amax(dim=1) for c in range(self.clauses)]
-        return torch.stack(each, dim=1).amin(dim=1)
+        return torch.stack(each, dim=1)
+
+    def least(self, outputs: torch.Tensor) -> torch.Tensor:
+        """How far the worst clause is satisfied at each output; ≤ 0 is a violation."""
+        return self.ahead(outputs).amin(dim=1)
 
 
 def class_property(output: torch.Tensor, label: int | None) -> Property:

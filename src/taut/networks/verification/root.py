@@ -77,7 +77,9 @@ def bound_root(relus: Condensed, rows: torch.Tensor, above: torch.Tensor) -> Roo
     """
     engine = relus.engine
     mixture = _Mixture(engine, rows, above)
-    attention = [n for n in engine.nodes if isinstance(n, AttentionNode) and narrow(n)]
+    attention = []
+    if engine.inputs.norm == float("inf"):  # in l1 and l2 keys share the radius, which is better
+        attention = [n for n in engine.nodes if isinstance(n, AttentionNode) and narrow(n)]
     try:
         with torch.no_grad(), chosen_slopes(engine, 1) as leaves:
             if len(rows) > 1:

@@ -79,7 +79,7 @@ class Search:
             return
         found = find_counterexample(self.question, self.wanted, self.inputs, seed, self.deadline)
         if found is not None:
-            self.state.example = found.cpu().numpy()
+            self.state.example = found.double().cpu().numpy()
         self.state.attacked = time.monotonic() <= self.deadline
 
     def bound(self, tape: list[Node], eps: float, told: Callable[[], object]) -> None:
@@ -116,7 +116,8 @@ class Search:
         value = terms.sum(dim=1) - terms.abs().sum(dim=1) * (8 * EPS * terms.shape[1])
         low = value + below(engine, [(last, Rows(wanted.rows))])
         each = [low[wanted.clause == c].max() for c in range(wanted.clauses)]
-        return torch.stack(each).cpu().numpy()
+        found = torch.stack(each)
+        return torch.where(found.isnan(), -torch.inf, found).cpu().numpy()
 
     def _branch(self, relus: Condensed, clause: int, told: Callable[[], object]) -> bool:
         """Whether a clause could be proved."""
@@ -166,7 +167,7 @@ class Search:
         points = centre + far.reshape(len(far), *centre.shape[1:]).to(centre)
         found = violation(self.question, self.wanted, self.inputs, points)
         if found is not None:
-            self.state.example = found.cpu().numpy()
+            self.state.example = found.double().cpu().numpy()
         return found is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
@@ -57,6 +58,8 @@ class SplitBounds:
     def __init__(self, relus: Condensed) -> None:
         self.relus = relus
         self.low, self.high = relus.low.clone(), relus.high.clone()
+        ends = list(itertools.accumulate(relus.counts, initial=0))
+        self.places = [slice(*pair) for pair in itertools.pairwise(ends)]  # of each node
         self.units = 16 * (len(self.low) + 64) * EPS  # of sums over all ReLUs
         # output at the centre from lines through 0, rounded outward
         self.doubt = 16 * EPS * (relus.centre.abs() + relus.value.abs())
@@ -79,17 +82,13 @@ class SplitBounds:
     def tighten(self, slopes: torch.Tensor, steps: int) -> None:
         """Narrow the intervals of the ReLUs after the first node, by slopes of their own."""
         relus = self.relus
-        begin = 0
-        for count in relus.counts:
-            at = torch.arange(begin, begin + count)
-            begin += count
-            if int(at[0]) == 0 or not count:
-                continue
+        for at, count in list(zip(self.places, relus.counts, strict=True))[1:]:
             for sign, ends in ((1.0, self.low), (-1.0, self.high)):
-                of = relus.inputs.chosen(at)
+                of = relus.inputs
                 of = Functions(
-                    sign * of.linear, sign * of.outer, of.inner, sign * of.shift, of.error
-                )
+                    sign * of.linear[at], sign * of.outer[at], of.inner[at], sign * of.shift[at],
+                    of.error[at],
+                )  # fmt: skip
                 many = Branches(
                     self.known.repeat(count, 1), slopes.repeat(count, 1),
                     slopes.new_zeros(count, len(self.low)), slopes.new_full((count,), -torch.inf),
@@ -105,13 +104,12 @@ class SplitBounds:
         relus = self.relus
         parts = []
         change: list[torch.Tensor] = []  # of the inner coefficients, of the last nodes first
-        ends = relus.counts
-        places = torch.arange(sum(ends)).split(ends)
+        places = self.places
         found = of.shift - of.error
         for at in reversed(places):
             outer = of.outer[:, at].expand(len(many), -1)
             for later, more in zip(reversed(places), change, strict=False):
-                outer = outer + more @ relus.inputs.outer[later][:, at]
+                outer = outer + more @ relus.inputs.outer[later, at]
             inner, held = self._hinge(outer, many, at)
             change.append(inner - of.inner[:, at])
             found = found + held.sum(dim=1)
@@ -128,7 +126,7 @@ class SplitBounds:
         return found, torch.cat(parts[::-1], dim=1)
 
     def _hinge(
-        self, outer: torch.Tensor, many: Branches, at: torch.Tensor
+        self, outer: torch.Tensor, many: Branches, at: slice
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Coefficients on the inputs of ReLUs, and the least of outer·output − inner·input.
 

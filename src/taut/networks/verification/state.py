@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -65,7 +66,8 @@ class StateFile:
         if self.file is None or not self.file.exists():
             return None
         try:
-            with np.load(self.file, allow_pickle=False) as data:
+            # read whole: np.load leaves a broken file open
+            with np.load(io.BytesIO(self.file.read_bytes()), allow_pickle=False) as data:
                 told = json.loads(str(data["told"]))
                 if told.pop("fingerprint") != self.fingerprint or told.pop("format") != FORMAT:
                     return None
@@ -73,9 +75,9 @@ class StateFile:
                 return State(
                     data["lower"], relus=data["relus"],
                     branches=tuple(data[f"branches{i}"] for i in range(many)),
-                    example=data["example"] if "example" in data else None, **told,
+                    example=data.get("example"), **told,
                 )  # fmt: skip
-        except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, OSError, BadZipFile) as error:
             raise ValueError(
                 f"{self.file} cannot be read ({error}): delete it to start again"
             ) from error
@@ -94,7 +96,7 @@ class StateFile:
         if state.example is not None:
             arrays["example"] = state.example
         stream = io.BytesIO()
-        np.savez(stream, **arrays)
+        np.savez(stream, allow_pickle=False, **arrays)
         write_whole(stream.getvalue(), self.file)
 
 

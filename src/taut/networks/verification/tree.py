@@ -43,12 +43,12 @@ class Tree:
             whole.signs = self.bounds.known
             self.bounds.improve(root.function, whole, FIRST)
         self.best = float(whole.lower)
-        self.waiting = whole.chosen(whole.lower <= 0)
+        self.waiting = whole.chosen(~(whole.lower > 0))
         self.stuck = whole.chosen(torch.zeros(0, dtype=torch.long))
 
     @property
     def lower(self) -> float:
-        """Lower bound of the clause on the whole set; nothing but > 0 is known once it is proved."""
+        """Lower bound of the clause on the whole set, a tiny one once it is proved by branches."""
         left = torch.cat((self.waiting.lower, self.stuck.lower))
         return float(left.min()) if len(left) else max(self.best, SMALL)
 
@@ -63,7 +63,7 @@ class Tree:
         halves = children(now, self._places(now)[:, None])
         self.bounds.improve(self.root.function, halves, STEPS)
         self.bounded += len(halves)
-        self.waiting = later.joined(halves.chosen(halves.lower <= 0))
+        self.waiting = later.joined(halves.chosen(~(halves.lower > 0)))
 
     def _splittable(self, now: Branches) -> Branches:
         """Those with a free place; the others get more steps, and are stuck if these do not help.
@@ -76,7 +76,7 @@ class Tree:
             last = now.chosen(~free)
             self.bounds.improve(self.root.function, last, LAST)
             self._look(last)
-            self.stuck = self.stuck.joined(last.chosen(last.lower <= 0))
+            self.stuck = self.stuck.joined(last.chosen(~(last.lower > 0)))
         return now.chosen(free)
 
     def _look(self, now: Branches) -> torch.Tensor:

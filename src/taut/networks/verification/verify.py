@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -24,8 +25,7 @@ from taut.networks.verification.search import Search
 from taut.networks.verification.state import StateFile, fingerprint
 from taut.networks.verification.verdict import Verdict
 
-FIRST = ("affine-rows",)
-LAST = ("split-multipliers",)
+BELOW = ("affine-attention-below", "l1-near-reference")  # what attention needs besides in l∞
 
 
 @torch.no_grad()
@@ -51,7 +51,9 @@ def verify(
     """Prove that a classifier keeps its class near an input, or find an input where it does not.
 
     First projected gradient steps search for a counterexample. Then the margins are bounded as in
-    :func:`propagate`, with optimised slopes.
+    :func:`propagate`. Where that does not suffice, the set is split by the signs of undecided
+    ReLUs, until every branch is proved (theorem split-multipliers). Without a time limit this may
+    take long: the number of branches can double with every ReLU.
 
     Parameters
     ----------
@@ -117,10 +119,14 @@ def verify(
     )  # fmt: skip
     search = Search(question, wanted, inputs, StateFile(folder, word), deadline)
     kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
+    used = ["affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])]
+    used += BELOW if "attention" in kinds and request.norm == math.inf else ()
 
     def so_far() -> Verdict:
         state = search.state
-        example = None if state.example is None else torch.from_numpy(state.example)
+        example = None
+        if state.example is not None:
+            example = torch.from_numpy(state.example).to(question.points(1)[0])
         status: Literal["proved", "refuted", "open"] = "open"
         if example is not None:
             status = "refuted"
@@ -130,8 +136,7 @@ def verify(
             status, float(state.lower.min()), example, wanted.label, wanted.clauses, search.proved,
             state.bounded, search.waiting if status == "open" else 0, search.seconds,
             request.norm, request.where,
-            (*FIRST, *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind]), *LAST),
-            rounding_of([tape], eps), executed,
+            (*used, "split-multipliers"), rounding_of([tape], eps), executed,
             search.note if status == "open" else "",
         )  # fmt: skip
 

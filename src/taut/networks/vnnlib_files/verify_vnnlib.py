@@ -57,6 +57,7 @@ class PropertyVerdict:
         plain = [None if v is None else v.flatten().tolist() for v in (self.example, self.output)]
         boxes = [{**each.to_dict(), "example": None} for each in self.boxes]
         for each in boxes:
+            each["norm"] = f"l{each['norm']:g}"
             each["lower"] = each["lower"] if math.isfinite(each["lower"]) else None
         return {
             "verdict": self.verdict, "vnnlib": self.word, "input": plain[0], "output": plain[1],

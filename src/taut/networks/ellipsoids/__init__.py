@@ -1,0 +1,1 @@
+"""Ellipsoids: how far everything in a smooth network moves together, carried forwards in l2."""
