@@ -1,6 +1,6 @@
 """Train the small language models that ship with taut: python experiments/train_embedded.py KIND.
 
-A GPT-2 of 0.6 million parameters learns tiny Shakespeare on one core in less than two hours: as it
+A GPT-2 of 0.7 million parameters learns tiny Shakespeare on one core in less than two hours: as it
 is (plain), or constrained, from the same seed on the same text: no linear map of attention and
 feed-forward networks stretches by more than CAP after any step, and rows of attention whose exact
 local constant is above LIMIT cost. Progress is kept every 100 steps, and the same command goes on

@@ -145,6 +145,8 @@ class _Reader:
             elif token == "^":
                 self.take()
                 above += self.script()
+                if self.next and self.next[0] in SUBSCRIPTS:  # in x^αₖ the k is α's
+                    above = f"<msub><mrow>{above}</mrow><mrow>{self.small(SUBSCRIPTS)}</mrow></msub>"
             else:
                 break
         if below and above:

@@ -52,7 +52,9 @@ def _replace(text: Any, letters: bool) -> None:
     parts = find_formulas(text.astext(), letters=letters)
     if not any(is_formula for is_formula, _ in parts):
         return
-    alone = isinstance(text.parent, nodes.paragraph) and len(text.parent) == 1
+    paragraph = text.parent
+    alone = isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1
+    alone = alone and not isinstance(paragraph.parent, nodes.entry)  # a cell is no line of its own
     block = alone and len([p for p in parts if p[0]]) >= 1 and _only_symbols(parts)
     made: list[Any] = []
     for is_formula, part in parts:

@@ -56,6 +56,9 @@ def standing_figure(record: Record) -> Figure | None:
         "the stroke in it is the median. The others were measured once, on little data: they give "
         "a number its place and are not a standard. Constants depend on the data and their length."
     )
+    for model in reference_models():
+        if model.name == name:  # the reader would wonder which of the two is meant
+            meaning += f" {name} is there twice: first as measured now, then on {model.data}."
     return Figure(title, meaning, draw_strips(strips, title), strips_table(title, strips))
 
 
