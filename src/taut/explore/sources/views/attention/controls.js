@@ -43,7 +43,7 @@ export class AttentionControls {
     this.reset = button("Leave the models alone", () => store.update("attention", { temperature: 1, everywhere: false, push: 0, flip: false, swap: null }));
     this.node = element("section", { class: "card controls", "aria-label": "Text and changes" },
       element("h3", {}, "Type, then interfere"),
-      element("p", { class: "about" }, "Two small language models of 0.6 million weights read your text, here in the page. They learned from Shakespeare and are tiny: do not expect good verse."),
+      element("p", { class: "about" }, "Two small language models of 0.7 million weights read your text, here in the page. They learned from Shakespeare and are tiny: do not expect good verse."),
       element("label", { for: id }, "Your text"), this.text, texts.node,
       element("h4", {}, "Which token looks?"),
       element("p", { class: "hint" }, "Tokens are pieces of words; ␣ is a space, ↵ a new line. Each looks back at the ones before it, and the last one decides what comes next."), this.tokens,
