@@ -146,7 +146,8 @@ class _Reader:
                 self.take()
                 above += self.script()
                 if self.next and self.next[0] in SUBSCRIPTS:  # in x^αₖ the k is α's
-                    above = f"<msub><mrow>{above}</mrow><mrow>{self.small(SUBSCRIPTS)}</mrow></msub>"
+                    index = self.small(SUBSCRIPTS)
+                    above = f"<msub><mrow>{above}</mrow><mrow>{index}</mrow></msub>"
             else:
                 break
         if below and above:

@@ -14,6 +14,7 @@ import threading
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from taut.audit.report.comparison_page import comparison_html
 from taut.audit.report.page import html, save_picture, write_report
 from taut.audit.report.patches import draw_patches, patch_grid
 from taut.audit.report.row_text import bfloat16, flip_sentence
+from taut.audit.report.standing import standing_figure
 from taut.audit.report.templates import HERE
 from taut.audit.statistics.head_state import HeadState
 from taut.audit.statistics.worst_row import WorstRow, worst_row
@@ -601,3 +603,16 @@ def test_a_notebook_shows_the_record_its_findings_and_comparisons():
     assert "<script" not in alike
     assert alike.count("<tr>") == 11
     assert comparison(hostile(), made_up())._repr_html_().count("<tr>") == 3
+
+
+def test_a_model_beside_its_own_reference_is_explained():
+    heads = [{"mean": 0.1, "rows": 9}, {"mean": 0.2, "rows": 9}]
+    for name, twice in (
+        ("embedded-plain", True),
+        ("folder/embedded-plain/", True),
+        ("mine", False),
+    ):
+        record: Any = SimpleNamespace(heads=heads, quick=False, model={"name": name})
+        figure = standing_figure(record)
+        assert figure is not None
+        assert ("is there twice" in figure.meaning) == twice

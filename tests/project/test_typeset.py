@@ -50,7 +50,7 @@ def test_single_letters_are_variables_on_pages_of_proofs():
         ("s₁²", ["<msubsup><mi>s</mi><mrow><mn>1</mn></mrow><mrow><mn>2</mn></mrow></msubsup>"]),
         ("√(2n)", ["<msqrt><mn>2</mn><mi>n</mi></msqrt>"]),
         ("e^{−λx}", ["<msup><mi>e</mi>", "<mo stretchy=\"false\">−</mo>", "<mi>λ</mi>"]),
-        ("x^αₖ", ["<mrow><msub><mrow><mi>α</mi></mrow><mrow><mi>k</mi></mrow></msub></mrow></msup>"]),
+        ("x^αₖ", ["<msup><mi>x</mi><mrow><msub><mrow><mi>α</mi>", "<mi>k</mi></mrow></msub>"]),
         ("½", ["<mfrac><mn>1</mn><mn>2</mn></mfrac>"]),
         ("Wq x", ["<msub><mi>W</mi><mi>q</mi></msub>"]),
         ("A_ij", ["<msub><mi>A</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>"]),
