@@ -275,8 +275,11 @@ def test_text_that_does_not_fit(tmp_path):
         next(batches(Samples("text", ["a"], ""), model, "", [0], size=1, max_length=9))
     folder = embedded_models()["embedded-plain"]
     small, _ = tiny("gpt2")
-    assert longest(small) < 100
     samples = Samples("text", ["word " * 500], "")
+    with pytest.raises(ValueError, match="is it that of another model"):
+        next(batches(samples, small, str(folder), [0], size=1, max_length=9999))
+    small.set_input_embeddings(torch.nn.Embedding(5000, small.config.n_embd))
+    assert longest(small) < 100
     (batch,) = batches(samples, small, str(folder), [0], size=1, max_length=9999)
     assert batch.inputs["input_ids"].shape[1] == longest(small)
 

@@ -195,5 +195,6 @@ def test_nothing_else_in_the_package_writes_files():
     known = {
         "_base/files.py", "audit/part_files.py", "reproduce/kept_arrays.py",
         "reproduce/seq2seq/training_log.py", "reproduce/seq2seq/meteor.py",
+        "networks/verification/state.py",
     }  # fmt: skip
-    assert found == known  # part_files.py renames, kept_arrays.py writes into memory
+    assert found == known  # part_files.py renames, kept_arrays.py and state.py write into memory

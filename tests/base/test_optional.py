@@ -29,6 +29,8 @@ REACHED_LATER = {
     ("control", "transformers"),
     ("models", "accelerate"),
     ("models/_gpu_rows", "triton"),
+    ("networks/onnx_files", "google"),
+    ("networks/onnx_files", "onnx"),
     ("reproduce/experiments/figure_2.py", "torch"),
 }
 DISTRIBUTION = {"PIL": "pillow", "vl_convert": "vl-convert-python"}
@@ -98,7 +100,7 @@ def test_the_extras_that_are_named_bring_what_is_missing():
         )
         brought = "".join(known[extra] for extra in named)
         wanted = DISTRIBUTION.get(name, name.replace("_", "-"))
-        through = {"safetensors": "transformers"}  # which depends on it
+        through = {"safetensors": "transformers", "markupsafe": "jinja2"}  # which depend on them
         assert named, f"{file}:{node.lineno}"
         assert f'"{wanted}' in brought or f'"{through.get(name)}' in brought, (
             f"{file}:{node.lineno}"

@@ -12,6 +12,7 @@ from taut._base.settings import AuditSettings
 from taut.audit.auditor import CODE
 from taut.audit.record import Record
 from taut.audit.records_in_folder import record_files
+from taut.audit.run_identity import short_digest
 from taut.models import Samples, file_stamp, same_environment
 
 
@@ -43,6 +44,7 @@ def finished_before(
         known = record.identity
         if (
             not record.complete
+            or short_digest(record) not in file.name  # it is not what it was saved as
             or known.get("unknown")
             or record.model.get("files") != stamp
             or record.model.get("name") != name

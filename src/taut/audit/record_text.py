@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def record_text(record: Record) -> str:
-    """What ``print(record)`` shows."""
+    """The lines of ``str(record)``."""
     lines = [f"{record.model.get('name', 'model')}: {record.samples} samples"]
     for row in [row for row in record.ranked[:10] if row["rows"]]:
         line = f"  {row['layer']} head {row['head']}: mean {row['mean']:.3f}, largest "

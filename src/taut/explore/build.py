@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 
 from taut._base.files import write_whole
+from taut._base.terminal_text import say
 from taut.explore.bundle import bundle
 from taut.explore.page import BUILT
 
@@ -69,4 +70,4 @@ def _tokenizer(folder: Path) -> str:
 
 if __name__ == "__main__":
     write_whole(built(), BUILT)
-    print(f"{BUILT}: {BUILT.stat().st_size:,} bytes")
+    say(f"{BUILT}: {BUILT.stat().st_size:,} bytes")

@@ -68,7 +68,7 @@ def verify(
         The class that no other one may reach; that of the input if it is left out.
     targets, above, clauses
         Another property than that of a class: functions of the output as in :func:`propagate`,
-        (functions, *output), what each must exceed, and the clause that each belongs to. The
+        ``(functions, *output)``, what each must exceed, and the clause that each belongs to. The
         property holds if at every input some function of each clause exceeds its number. Without
         clauses every function must.
     executed
