@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import replace
@@ -14,6 +15,7 @@ optimize = pytest.importorskip("scipy.optimize")
 import taut  # noqa: E402
 import taut.networks as tt  # noqa: E402
 from taut.networks.verification import search as search_module  # noqa: E402
+from taut.networks.verification.fingerprint import fingerprint  # noqa: E402
 from taut.networks.verification.state import State, StateFile  # noqa: E402
 
 nn = torch.nn
@@ -180,6 +182,42 @@ def test_a_state_of_other_relus_is_not_used(tmp_path):
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(ValueError, match="delete it to start again"):
         tt.verify(net, domain, norm=math.inf, folder=tmp_path)
+
+
+def test_the_same_weights_in_another_network_are_another_question(tmp_path):
+    """Another activation, or other heads, make another network: its verdict is its own."""
+    net = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1)).double()
+    for weight, value in zip(net.parameters(), (1.0, 0.0, 1.0, 0.5), strict=True):
+        nn.init.constant_(weight, value)
+    other = nn.Sequential(net[0], nn.Identity(), net[2])
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    wanted = {"domain": taut.At(x, 1.0), "targets": torch.ones(1, 1, dtype=torch.float64)}
+    alone = [tt.verify(each, **wanted).verdict for each in (net, other)]
+    assert alone == ["proved", "refuted"]
+    kept = [tt.verify(each, **wanted, folder=tmp_path) for each in (net, other)]
+    assert [each.verdict for each in kept] == alone
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_fingerprints_look_into_modules():
+    def layer(heads=2, **more):
+        torch.manual_seed(0)
+        return nn.TransformerEncoderLayer(4, heads, 8, batch_first=True, **more)
+
+    def leak(slope):
+        found = nn.ReLU()
+        found.other = lambda x: x * slope
+        return found
+
+    several = [
+        layer(), layer(1), layer(norm_first=True), layer(activation="gelu"),
+        layer(activation=functools.partial(nn.functional.leaky_relu, negative_slope=0.1)),
+        layer(activation=functools.partial(nn.functional.leaky_relu, negative_slope=0.2)),
+        layer(layer_norm_eps=1e-3), nn.LeakyReLU(0.1), nn.LeakyReLU(0.2), leak(1.0), leak(2.0),
+    ]  # fmt: skip
+    assert len({fingerprint(each) for each in several}) == len(several)
+    assert fingerprint(layer(), torch.ones(2)) == fingerprint(layer(), torch.ones(2))
+    assert fingerprint(leak(1.0)) == fingerprint(leak(1.0))
 
 
 def test_states_come_back_as_they_were(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from dataclasses import dataclass, field
@@ -11,12 +10,10 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-import torch
-from torch import nn
 
 from taut._base.files import write_whole
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -98,23 +95,3 @@ class StateFile:
         stream = io.BytesIO()
         np.savez(stream, allow_pickle=False, **arrays)
         write_whole(stream.getvalue(), self.file)
-
-
-def fingerprint(module: nn.Module, *parts: Any) -> str:
-    """One word for a question: its weights, and whatever else it depends on."""
-    found = hashlib.sha256(f"{type(module).__qualname__} {FORMAT}".encode())
-    for name, weight in module.state_dict().items():
-        found.update(name.encode())
-        _enter(found, weight)
-    for part in parts:
-        _enter(found, part)
-    return found.hexdigest()
-
-
-def _enter(found: Any, part: Any) -> None:
-    if isinstance(part, torch.Tensor):
-        found.update(f"{part.dtype} {tuple(part.shape)}".encode())
-        whole = part.detach().cpu().contiguous()
-        found.update(whole.reshape(-1).view(torch.uint8).numpy().tobytes())
-    else:
-        found.update(repr(part).encode())

@@ -20,9 +20,10 @@ from taut.networks.propagation.record import record
 from taut.networks.propagation.request import checked_request, deadline_of
 from taut.networks.question import ask
 from taut.networks.rule_check import compare_outputs
+from taut.networks.verification.fingerprint import fingerprint
 from taut.networks.verification.property import class_property, given_property
 from taut.networks.verification.search import Search
-from taut.networks.verification.state import StateFile, fingerprint
+from taut.networks.verification.state import StateFile
 from taut.networks.verification.verdict import Verdict
 
 BELOW = ("affine-attention-below", "l1-near-reference")  # what attention needs besides in l∞
@@ -113,11 +114,12 @@ def verify(
         wanted = given_property(output, targets, above, clauses)
     eps = precision(module, domain) if executed else 0.0
     inputs = InputSet(request.radius[0], request.norm, request.scale[0])
-    word = fingerprint(
+    asked = (
         module, domain.inputs, request.radius[0], request.norm, request.scale[0], mask, executed,
         wanted.rows, wanted.above, wanted.clause,
     )  # fmt: skip
-    search = Search(question, wanted, inputs, StateFile(folder, word), deadline)
+    file = StateFile(folder, "" if folder is None else fingerprint(*asked))
+    search = Search(question, wanted, inputs, file, deadline)
     kinds = dict.fromkeys(node.kind for node in tape if node.kind in THEOREMS)
     used = ["affine-rows", *dict.fromkeys(t for kind in kinds for t in THEOREMS[kind])]
     used += BELOW if "attention" in kinds and request.norm == math.inf else ()
