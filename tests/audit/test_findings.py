@@ -256,11 +256,12 @@ def test_sinks_are_found_wherever_their_key_is():
             scores[sample, 0, :, place] = 3.0
     scores += 1e-3 * torch.rand(scores.shape)  # the other head leans on nothing
     scores = scores.masked_fill(torch.ones(20, 20).triu(1).bool(), -torch.inf)
-    measured = measure_rows(AttentionRows(
-        WrittenScores(scores), (4, 2, 20), np.arange(4), np.broadcast_to(np.arange(20), (4, 2, 20))
-    ))  # fmt: skip
+    rows = AttentionRows(
+        WrittenScores(scores), (4, 2, 20), np.arange(4), np.broadcast_to(np.arange(20), (4, 2, 20)),
+        keys=torch.arange(20).expand(4, 2, 20, 20),
+    )  # fmt: skip
     sinks = Sinks(2)
-    sinks.add(measured, 20, lambda sample, key: f"{sample}: {key}")
+    sinks.add(measure_rows(rows), rows, lambda sample, key: f"{sample}: {key}")
     top, at = scores.softmax(dim=-1)[:, 0, 7:].max(dim=-1)  # rows of 8 keys and more
     led = [torch.zeros(20).index_add(0, a, t) / 13 for a, t in zip(at, top, strict=True)]
     expected = {f"{s}: {int(each.argmax())}": 1 for s, each in enumerate(led) if each.max() >= 0.3}
@@ -269,6 +270,23 @@ def test_sinks_are_found_wherever_their_key_is():
     assert [dict(each) for each in sinks.keys] == [expected, {}]
     assert sinks.share.tolist() == [0.75, 0.0]
     assert sinks.usual == ["0: 0", ""]
+
+
+def test_the_same_number_of_a_key_in_two_blocks_is_not_one_key():
+    """Blocks of a model number their keys anew: what leads in each is another token."""
+    scores = torch.zeros(1, 1, 20, 10)
+    scores[..., 4] = 5.0
+    keys = torch.cat([torch.arange(10).expand(10, 10), torch.arange(10, 20).expand(10, 10)])
+    rows = AttentionRows(
+        WrittenScores(scores), (1, 1, 20), np.arange(1), np.arange(20)[None, None],
+        keys=keys[None, None],
+    )  # fmt: skip
+    sinks = Sinks(1)
+    sinks.add(measure_rows(rows), rows, lambda sample, key: f"t{key}")
+    assert sinks.keys == [{"t4": 1}]  # half of the rows each: the first of two alike
+    none = rows._replace(keys=torch.full((1, 1, 20, 10), -1))  # learned keys have no position
+    sinks.add(measure_rows(none), none, lambda sample, key: "never")
+    assert sinks.keys == [{"t4": 1, "key 4": 1}]
 
 
 def test_sinks_are_a_finding_with_their_keys():

@@ -19,11 +19,11 @@ from taut.audit.layer_record import LayerRecord
 from taut.audit.made import now
 from taut.audit.record import Record
 from taut.audit.sample_spans import said, shared
-from taut.audit.sinks import KeyName, named_by_place
+from taut.audit.sinks import TokenText
 from taut.audit.statistics.affinity import affinity
 from taut.audit.statistics.empirical_grid import Grid, pick, ratios
 from taut.audit.statistics.head_state import HeadState
-from taut.audit.worst_rows import TokenText, keep_pictures, name_tokens, row_reader
+from taut.audit.worst_rows import NAMED, keep_pictures, name_tokens, row_reader
 from taut.models import (
     AttentionRows,
     Captured,
@@ -182,7 +182,8 @@ class Auditor:
         before = None if together else self._before(layer)
         keep(found, samples, rows.queries, read=row_reader(rows, found, before))
         if not together and known.all():
-            layer.sinks.add(found, rows.reader.keys, self._key_name(rows))
+            named = rows.key_source == NAMED
+            layer.sinks.add(found, rows, self._tokens if named else None)
         settings = self.settings
         if settings.epsilons and settings.norms:
             layer.grid = layer.grid or Grid(settings.epsilons, settings.norms)
@@ -201,14 +202,6 @@ class Auditor:
         """What the record knows of a layer from earlier batches."""
         same = [x for x in self.record.layers if (x.path, x.call) == (layer.path, layer.call)]
         return same[0] if same and same[0].state.heads == layer.state.heads else None
-
-    def _key_name(self, rows: AttentionRows) -> KeyName:
-        """How the keys of rows are called: by their tokens, where these are the queries' own."""
-        tokens, places = self._tokens, np.arange(rows.reader.keys)
-        own = rows.shape[2] == len(places) and bool((rows.queries == places).all())
-        if tokens is None or rows.source != "input_ids" or not own:
-            return named_by_place
-        return lambda sample, key: tokens(int(rows.samples[sample]), key)
 
     def _measure_picked(self) -> None:
         """Measure the sampled rows of all layers at once, which is faster."""

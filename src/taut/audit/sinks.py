@@ -18,10 +18,10 @@ from taut.audit.few_keys import see_few
 from taut.audit.record_checks import count, integers, part
 from taut.audit.statistics.column import WORDS, Column
 from taut.audit.statistics.statistic import Array
-from taut.models import RowMeasurements
+from taut.models import AttentionRows, RowMeasurements
 
 SINK = 0.3  # mean weight from which on a key is a sink
-KeyName = Callable[[int, int], str]  # of a sample in its batch and a key
+TokenText = Callable[[int, int], str]  # by the place of a sample in its batch, and a position
 COLUMNS = (
     Column(
         "sink", "exact", "samples with a sink",
@@ -47,21 +47,34 @@ class Sinks:
         self.samples: Array = np.zeros(heads, dtype=np.int64)
         self.keys: list[Counter[str]] = [Counter() for _ in range(heads)]
 
-    def add(self, measured: RowMeasurements, keys: int, name: KeyName) -> None:
-        """Add the rows of a batch, (samples, heads, queries), with so many keys."""
+    def add(self, measured: RowMeasurements, rows: AttentionRows, token: TokenText | None) -> None:
+        """Add the rows of a batch; ``token`` gives the text of keys by sample and position.
+
+        Keys are told by their position in the input, as blocks of a model number them anew; those
+        that are not in it, such as learned ones, by their number.
+        """
         if not measured.values:
             return
         counts = measured.kept & ~see_few(measured)
-        rows = counts.sum(axis=2)
-        self.samples += (rows > 0).sum(axis=0)
-        shape = (*rows.shape, keys)
-        group = np.arange(rows.size).reshape(*rows.shape, 1) * keys
-        place = (group + measured.values["leader"].astype(np.int64))[counts]
-        led = np.bincount(place, measured.values["top"][counts], minlength=rows.size * keys)
-        led = led.reshape(shape)
-        leader, weight = led.argmax(axis=2), led.max(axis=2)
-        for sample, head in np.argwhere((rows > 0) & (weight >= SINK * rows)):
-            self.keys[head][name(int(sample), int(leader[sample, head]))] += 1
+        number = counts.sum(axis=2)
+        self.samples += (number > 0).sum(axis=0)
+        leader = measured.values["leader"].astype(np.int64)
+        places = rows.places_of(leader)
+        known = int(places.max(initial=-1)) + 1
+        leader = np.where(places >= 0, places, known + leader)
+        most = known + rows.reader.keys
+        group = np.arange(number.size).reshape(*number.shape, 1) * most
+        top = measured.values["top"][counts]
+        led = np.bincount((group + leader)[counts], top, minlength=number.size * most)
+        led = led.reshape(*number.shape, most)
+        best, weight = led.argmax(axis=2), led.max(axis=2)
+        for sample, head in np.argwhere((number > 0) & (weight >= SINK * number)).tolist():
+            key = int(best[sample, head])
+            if token is None or key >= known:
+                name = f"key {key if key < known else key - known}"
+            else:
+                name = token(int(rows.samples[sample]), key)
+            self.keys[head][name] += 1
 
     def merge(self, other: Sinks) -> None:
         """Add what another process has seen."""
@@ -101,8 +114,3 @@ class Sinks:
         if (found.share > 1).any():
             raise ValueError(f"{what} are in more samples than there are")
         return found
-
-
-def named_by_place(sample: int, key: int) -> str:
-    """The name of a key whose token is not known."""
-    return f"key {key}"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from taut.audit.few_keys import FEW_KEYS
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record import Record
+from taut.audit.sinks import TokenText
 from taut.audit.statistics.head_state import ReadRow
 from taut.audit.statistics.worst_row import WorstRow, worst_row
 from taut.audit.thumbnails import thumbnail
 from taut.audit.worst_samples import worst_samples
 from taut.models import AttentionRows, RowMeasurements
 
-TokenText = Callable[[int, int], str]  # by the place of a sample in its batch, and a position
 NAMED = "input_ids"  # the argument whose tokens have names
 
 

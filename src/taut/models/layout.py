@@ -66,6 +66,18 @@ class AttentionRows(NamedTuple):
         tokens = self.keys[tuple(int(i) for i in row)].cpu().numpy()
         return np.where(tokens > NOT_A_TOKEN, tokens % TOKENS, -1)
 
+    def places_of(self, chosen: Array) -> Array:
+        """The position in the input of one key of every row; -1 for those that are not in it.
+
+        ``chosen`` are numbers of keys, and the result is, (samples, heads, queries).
+        """
+        if self.keys is None:
+            return np.full(self.shape, -1)
+        shape = self.keys.shape[:-1]
+        index = torch.from_numpy(self.in_model(chosen).reshape(shape)).to(self.keys.device)
+        tokens = self.keys.gather(-1, index[..., None])[..., 0].cpu().numpy()
+        return self.arranged(np.where(tokens > NOT_A_TOKEN, tokens % TOKENS, -1))
+
     def _in_model(self, sample: int, head: int, query: int) -> int:
         """The number of a row in the model's layout."""
         place = int(np.ravel_multi_index((sample, head, query), self.shape))
