@@ -6,7 +6,7 @@ BIN := .venv/bin
 export NUMBA_CACHE_DIR := $(CURDIR)/.venv/numba
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: audit test nightly bench docs lint clean
+.PHONY: audit test nightly fuzz bench docs lint clean
 
 # One stamp for each set of extras, so that nothing is installed twice.
 .venv/base: pyproject.toml constraints.txt
@@ -49,6 +49,11 @@ test: .venv/test
 
 nightly: .venv/test
 	$(BIN)/python -m pytest $(SHARE)
+	$(BIN)/python -m fuzz --minutes 2 --seed "$$(date +%Y%m%d)" --folder "taut-fuzz/$$(date +%Y%m%d)"
+
+# An hour on all cores; a run that was stopped goes on from its folder. FUZZ="--minutes 5" and the like.
+fuzz: .venv/test
+	$(BIN)/python -m fuzz $(FUZZ)
 
 bench: .venv/bench
 	$(BIN)/python -m benchmarks

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 from pathlib import Path
 
-import numpy as np
-import torch
-
-import taut
 from benchmarks import audit, certify, constants, control, explore, games, imports, long_context
-
-
-def machine() -> str:
-    model = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-        model = names[0].split(":")[1].strip() if names else model
-    return (
-        f"{datetime.date.today()}, {model}, {os.cpu_count()} cores, Python "
-        f"{platform.python_version()}, NumPy {np.__version__}, torch {torch.__version__}, "
-        f"taut {taut.__version__}"
-    )
+from benchmarks.machine import machine
 
 
 def main() -> None:

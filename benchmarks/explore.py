@@ -11,10 +11,9 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from tests.helpers.browser import Browser, chromium
-
 from benchmarks.timing import table
 from taut.explore import open_address
+from tests.helpers.browser import Browser, chromium
 
 FRAME = 16.0  # milliseconds
 SIX = "3,-1,2,0,-2,1;-2,4,-1,1,0,-3;1,0,-3,2,3,-1;-1,-2,1,-4,2,3;0,2,-2,3,-1,-2;2,-3,1,-1,1,0"

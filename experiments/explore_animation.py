@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from tests.helpers.browser import Browser, chromium
 
 from taut.explore import open_address
+from tests.helpers.browser import Browser, chromium
 
 TARGET = Path(__file__).parents[1] / "docs" / "explore.gif"
 WIDTH, HEIGHT, SCALE = 1120, 700, 0.8

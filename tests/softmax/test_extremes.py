@@ -225,6 +225,17 @@ def test_subnormal_numbers_in_jax(jax):
     assert float(step.upper) >= 1e-8
 
 
+@pytest.mark.parametrize("n", [7, 64, 300])
+def test_many_weights_that_xla_flushes_to_zero(jax, n):
+    """Each is almost a normal number, and twice their sum is the constant in l1."""
+    x = np.full(n, -87.33655, np.float32)
+    x[0] = 0.0
+    truth = oracle.exact_constants(x)
+    for p, exact in ((1, truth[0]), (2, truth[1])):
+        upper = jax.jit(lambda x, p=p: taut.local_lipschitz(x, p).upper)(jax.numpy.asarray(x))
+        assert arb(float(upper)) >= exact
+
+
 def test_subnormal_scales_and_steps():
     assert taut.step_bound([1e308, -0.5e308], 1, scale=5e-324).upper >= 3.7e-16
     assert taut.step_bound([1.7e308, -1.7e308], 1, scale=5e-324).upper >= 8e-16

@@ -70,10 +70,11 @@ def constants(x: Array, scale: float) -> Constants:
 def constants_underflow(x: Array, scale: float) -> float:
     """What underflow may take from a constant of the logits ``x``.
 
-    XLA flushes subnormal numbers to 0, so the unit is the smallest normal number.
+    XLA flushes subnormal numbers to 0, so the unit is the smallest normal number. Each of the n
+    weights may lose one, and no constant exceeds twice their sum.
     """
     wide = 2.0**-126 if wide_eps(x) > 1e-10 else 2.0**-1022
-    return float(x.shape[-1]) * max(1.0, scale) * wide + _smallest_normal(x)
+    return 2.0 * x.shape[-1] * max(1.0, scale) * wide + _smallest_normal(x)
 
 
 def analyse(x: Array, scale: float) -> Spectrum:
