@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["FROBENIUS", "TOKEN", "Norm", "lp"]
+__all__ = ["FROBENIUS", "RMS_TOKEN", "TOKEN", "Norm", "lp"]
 
 
 class Norm(NamedTuple):
@@ -34,3 +34,4 @@ def _name(p: float) -> str:
 
 FROBENIUS = lp(2)  # l2 over all tokens
 TOKEN = Norm("largest token l2", "largest token l2")
+RMS_TOKEN = Norm("largest token RMS", "largest token RMS")  # l2 of a token over √width

@@ -19,6 +19,7 @@ with _needing("taut.control needs PyTorch", "torch"):
 
 from taut.control import callbacks as _callbacks
 from taut.control.constraint import Constraint
+from taut.control.constraints.capped_matrix import cap
 from taut.control.constraints.local_constant import LocalConstant
 from taut.control.constraints.orthogonality import Orthogonality
 from taut.control.constraints.projection import Projection
@@ -30,6 +31,8 @@ from taut.control.layers.cosine import CosineAttention
 from taut.control.layers.l2 import L2Attention
 from taut.control.layers.swap import swap_attention
 from taut.control.layers.swapped import Swapped
+from taut.control.lipschitz.limits import WeightLimits
+from taut.control.lipschitz.rules import LipschitzTransformer
 from taut.control.monitor.alarms import AttentionWarning
 from taut.control.monitor.monitor import Measurement, Monitor
 from taut.control.verified import Verified
@@ -54,6 +57,7 @@ __all__ = [
     "L2Attention",
     "LightningConstraints",
     "LightningMonitor",
+    "LipschitzTransformer",
     "LocalConstant",
     "Measurement",
     "Monitor",
@@ -65,6 +69,8 @@ __all__ = [
     "Swapped",
     "Verified",
     "Weight",
+    "WeightLimits",
+    "cap",
     "find_blocks",
     "swap_attention",
 ]

@@ -21,7 +21,7 @@ from taut.networks.interpreter import Interpreter
 from taut.networks.onnx_files.network import OnnxNetwork
 from taut.networks.onnx_files.read import read_onnx
 from taut.networks.onnx_files.step import UnknownOperationError
-from taut.networks.operations.activation_slopes import Activation
+from taut.networks.operations.activation_slopes import Activation, known_activation
 from taut.networks.operations.attention_parameters import HeadNorm, Heads
 from taut.networks.propagation.propagate import propagate
 from taut.networks.propagation.result import Propagation, Slack
@@ -63,6 +63,7 @@ __all__ = [
     "certified_radius",
     "certify",
     "certify_model",
+    "known_activation",
     "local_lipschitz",
     "margins",
     "nearest_replacements",

@@ -90,4 +90,39 @@ NETWORKS = (
         "attained by a single token with proportional Wo and Wv",
         "taut",
     ),
+    Theorem(
+        "attn-heads-token",
+        _NETWORKS,
+        "attention in H heads, in the largest token, on tokens of length ≤ R: L ≤ ‖Wq‖·min(‖Wo‖ "
+        "max_h α‖V_h‖‖K_h‖R², ‖[α‖K_h‖R²·O_hV_h]_h‖) + min(‖Wo‖(Σ_h‖V_h‖²(1 + c_h²))^{1/2}, "
+        "√H‖[√(1 + c_h²)·O_hV_h]_h‖), c_h = α(‖Q_h‖R + |b_h|)‖K_h‖R; free of the number of tokens",
+        "tokens of bounded length; any mask and any fixed term of the scores, such as learnt "
+        "positions; no rotations, cap, or norms of queries and keys",
+        "what a key's token adds is V + α(vⱼ − v̄)(Kᵀq)ᵀ, whose parts are uncorrelated under the "
+        "weights, so that their squares add up",
+        "attained for one head: V = I, two opposite keys of equal weight, and a query at right angles "
+        "to them give √(1 + c²) + c",
+        "taut",
+    ),
+    Theorem(
+        "averaged-mlp",
+        _NETWORKS,
+        "x ↦ kx + pW₂φ(W₁x) with slopes of φ in [a, b] has L ≤ ‖kI + pcW₂W₁‖ + |p|h‖W₂‖‖W₁‖, "
+        "c = (a + b)/2, h = (b − a)/2",
+        "all inputs",
+        "φ(t) = ct + ψ(t) with |ψ′| ≤ h",
+        "attained by a linear φ (h = 0)",
+        "taut",
+    ),
+    Theorem(
+        "nonexpansive",
+        _NETWORKS,
+        "the projection of every token onto a ball, and sorting its entries in pairs, are "
+        "1-Lipschitz; neither makes a token longer",
+        "all inputs, in l2 and in the largest token",
+        "projections onto convex sets are nonexpansive; a permutation that changes where two entries "
+        "are equal keeps lengths of differences or shortens them",
+        "attained inside the ball, where it is the identity",
+        "classical",
+    ),
 )

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from taut._base.rounding import plus, times
+from taut.networks.operations.attention_in_tokens import attention_in_tokens
 from taut.networks.operations.attention_mask import visible
 from taut.networks.operations.attention_near_input import attention_near_input
 from taut.networks.operations.attention_on_ball import attention_on_ball
@@ -69,11 +70,18 @@ class AttentionOperations(Setting):
             if not self.dry and (_is_wide(x) or _is_wide(y)):
                 part = _smaller(part, attention_on_ball(self, given))
         query, other = times(norms.output, part.query), times(norms.output, part.context)
-        rule = "for tokens of bounded length" if output is None else "covariances under the weights"
-        self.leaf(name, "attention", plus(query, other), rule, "attn-core", "spectral")
         size = times(norms.output, part.longest)
         if heads.output is not None:
             size = plus(size, length(heads.output[1]))
+        theorems = ["attn-core", "spectral"]
+        if self.norm == "token" and not self.dry and (output is None or _is_wide(x) or _is_wide(y)):
+            joined = attention_in_tokens(given)
+            if joined is not None:
+                query, other = np.minimum(query, joined.query), np.minimum(other, joined.context)
+                size = np.minimum(size, joined.longest)
+                theorems.append("attn-heads-token")
+        rule = "for tokens of bounded length" if output is None else "covariances under the weights"
+        self.leaf(name, "attention", plus(query, other), rule, *theorems)
         rounding = attention_rounding(self, given, part)
         return x.but(
             width=heads.outputs,

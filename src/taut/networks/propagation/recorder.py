@@ -163,9 +163,28 @@ class Recorder(Setting):
         product = self.keep(ProductNode(opened, self.linear(x, *value, name)), name)
         return self.linear(product, *down, name)
 
+    def average(self, x: Node, y: Node, kept: float, passed: float) -> Any:
+        """kept·x + passed·y."""
+        return self.add(self.scale(x, kept), self.scale(y, passed))
+
+    def averaged_mlp(
+        self, x: Node, first: Affine, function: Any, second: Affine, kept: float, passed: float,
+        name: str = "mlp",
+    ) -> Any:  # fmt: skip
+        """kept·x + passed·(linear, activation, linear)."""
+        return self.average(x, self.mlp(x, first, function, second, name), kept, passed)
+
     def add(self, x: Node, y: Node) -> Any:
         """The sum of two nodes."""
         return self.keep(AddNode(x, y))
+
+    def into_ball(self, x: Node, reach: float, name: str | None = None) -> Any:
+        """Projections onto balls have no affine bounds yet."""
+        raise RegionNeededError
+
+    def sort_pairs(self, x: Node, name: str | None = None) -> Any:
+        """Sorted pairs have no affine bounds yet."""
+        raise RegionNeededError
 
     def first(self, x: Node, index: int = 0) -> Any:
         """One token alone."""

@@ -1,0 +1,117 @@
+"""BoundedAttention: attention whose scores have a limit on all tokens of bounded length."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+EPSILON = 1.0  # of cosine attention, beside the mean square of a query
+
+
+class BoundedAttention(nn.Module):
+    """Multi-head attention without biases, which learns where to look by position for free.
+
+    Scores are the part that depends on the tokens, at most ``sharpness`` in size, plus a learnt
+    number for each head and distance. The latter does not depend on the input: whatever it is, it
+    adds nothing to the constant in the largest token (theorem attn-heads-token).
+
+    Parameters
+    ----------
+    width, heads
+        Width of tokens, number of heads.
+    reach
+        Length that no token exceeds.
+    sharpness
+        Largest score, for weights of spectral norm at most 1.
+    tokens
+        Largest number of tokens.
+    causal
+        Whether tokens see only those before them.
+    kind
+        ``"dot_product"``, or ``"cosine"``, which divides queries and keys by their lengths.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        reach: float,
+        sharpness: float,
+        tokens: int,
+        causal: bool,
+        kind: Literal["dot_product", "cosine"] = "dot_product",
+    ) -> None:
+        super().__init__()
+        self.width, self.heads, self.causal, self.kind = width, heads, causal, kind
+        self.head_width = width // heads
+        # Queries and keys of dot products are at most ``reach`` long, those of cosines 1.
+        self.scale = sharpness / reach**2 if kind == "dot_product" else sharpness
+        self.query, self.key, self.value, self.output = (
+            nn.Parameter(torch.empty(width, width)) for _ in range(4)
+        )
+        # Distances i − j from 0 on, or from 1 − tokens on where tokens see those after them.
+        many = tokens if causal else 2 * tokens - 1
+        self.position = nn.Parameter(torch.empty(heads, many))
+        self.register_buffer("distances", _distances(tokens, causal), persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Orthogonal maps; each head begins with a span of its own, from short to long."""
+        for weight in (self.query, self.key, self.value, self.output):
+            nn.init.orthogonal_(weight)
+        apart = torch.arange(self.position.shape[1], dtype=self.position.dtype)
+        if not self.causal:
+            apart = (apart - self.position.shape[1] // 2).abs()
+        slopes = 4.0 ** -torch.arange(self.heads, dtype=self.position.dtype)
+        with torch.no_grad():
+            self.position.copy_(-slopes[:, None] * apart if self.causal else 0 * apart)
+
+    def positions(self, tokens: int) -> Tensor:
+        """What is added to the scores of so many tokens, (heads, tokens, tokens)."""
+        return self.position[:, self.distances[:tokens, :tokens]]
+
+    def visible(self, tokens: int) -> Tensor | None:
+        """True where a query (row) sees a key (column); None if all see all."""
+        if not self.causal:
+            return None
+        return torch.ones(tokens, tokens, dtype=torch.bool, device=self.position.device).tril()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Attention of tokens (batch, tokens, width)."""
+        batch, tokens, _ = x.shape
+        q, k, v = (
+            nn.functional.linear(x, w).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for w in (self.query, self.key, self.value)
+        )
+        if self.kind == "cosine":
+            q, k = (unit_length(part) for part in (q, k))
+        term = self.positions(tokens)
+        visible = self.visible(tokens)
+        if visible is not None:
+            term = term.masked_fill(~visible, -math.inf)
+        weights = torch.softmax(self.scale * (q @ k.mT) + term, dim=-1).to(v.dtype)
+        seen = (weights @ v).transpose(1, 2).reshape(batch, tokens, self.width)
+        return nn.functional.linear(seen, self.output)
+
+    def extra_repr(self) -> str:
+        """What it was made with."""
+        return f"{self.width}, {self.heads}, scale={self.scale:g}, {self.kind}"
+
+
+def unit_length(x: Tensor) -> Tensor:
+    """x/√(|x|² + width·EPSILON): RMSNorm with gain 1/√width."""
+    width = x.shape[-1]
+    wide = x if x.dtype == torch.float64 else x.float()
+    mean = wide.square().mean(dim=-1, keepdim=True)
+    return (wide * torch.rsqrt(mean + EPSILON) * width**-0.5).to(x.dtype)
+
+
+def _distances(tokens: int, causal: bool) -> Tensor:
+    """Places in the table of positions, (queries, keys); those of keys behind a mask are 0."""
+    index = torch.arange(tokens)
+    apart = index[:, None] - index
+    return apart.clamp(min=0) if causal else apart + tokens - 1

@@ -1,0 +1,84 @@
+"""How a Lipschitz transformer is followed: rules of its modules for ``taut.networks``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from taut.control.lipschitz.activation import MaxMin
+from taut.control.lipschitz.attention import EPSILON, BoundedAttention
+from taut.control.lipschitz.block import LipschitzBlock
+from taut.control.lipschitz.embedding import PatchEmbedding, TokenBall
+from taut.control.lipschitz.transformer import LipschitzTransformer
+from taut.networks import HeadNorm, Heads, Interpreter, Region, register
+
+
+@register(MaxMin)
+def _max_min(run: Interpreter, module: MaxMin, x: Region) -> Region:
+    return run.sort_pairs(x)
+
+
+@register(BoundedAttention)
+def _attention(run: Interpreter, module: BoundedAttention, x: Region) -> Region:
+    norm = None
+    if module.kind == "cosine":
+        norm = HeadNorm(module.query.new_full((module.head_width,), module.head_width**-0.5), EPSILON)
+    heads = Heads(
+        query=(module.query, None),
+        key=(module.key, None),
+        value=(module.value, None),
+        output=(module.output, None),
+        heads=module.heads,
+        kv_heads=module.heads,
+        scale=module.scale,
+        query_norm=norm,
+        key_norm=norm,
+    )
+    bias = module.positions(x.tokens)
+    return run.attention(x, heads, mask=module.visible(x.tokens), bias=bias)
+
+
+@register(LipschitzBlock)
+def _block(run: Interpreter, module: LipschitzBlock, x: Region) -> Region:
+    run.explain("averages", "chain", "averaged-mlp")
+    share = float(module.attention_share)
+    y = run(module.attention, x, "attention")
+    x = run.average(x, y, 1 - share, share * module.attention_factor)
+    share = float(module.mlp_share)
+    kept, passed = 1 - share, share * module.mlp_factor
+    first, second = (module.first, None), (module.second, None)
+    if isinstance(module.activation, MaxMin):
+        y = run(module.activation, run.linear(x, *first, "first"), "activation")
+        return run.average(x, run.linear(y, *second, "second"), kept, passed)
+    return run.averaged_mlp(x, first, module.activation, second, kept, passed)
+
+
+@register(TokenBall)
+def _ball(run: Interpreter, module: TokenBall, x: Region) -> Region:
+    return run.into_ball(x, module.reach)
+
+
+@register(PatchEmbedding)
+def _patches(run: Interpreter, module: PatchEmbedding, x: Region) -> Region:
+    return run.shift(run.patches(x, module.weight, None), module.place[None])
+
+
+def _call(module: LipschitzTransformer, x: Any) -> Any:
+    return module(inputs_embeds=x) if module.text else module(x)
+
+
+@register(LipschitzTransformer, call=_call)
+def _transformer(run: Interpreter, module: LipschitzTransformer, x: Region) -> Region:
+    run.explain("chain", "chain")
+    if not module.text:
+        x = run(module.embedding, x, "embedding")
+    x = run(module.ball, x, "ball")
+    for index, block in enumerate(module.blocks):
+        x = run(block, x, f"blocks.{index}")
+    if module.pool == "mean":
+        x = run.mean(x, "mean")
+    elif module.pool == "all":
+        places = torch.arange(x.tokens * x.width)[None]
+        x = run.rearrange(x, places, "side by side")
+    return run.scale(run.linear(x, module.output, None, "output"), module.factor, "factor")

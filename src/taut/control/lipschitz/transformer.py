@@ -1,0 +1,204 @@
+"""LipschitzTransformer: a transformer with a bound for all inputs that training keeps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from taut._base.bound import Bound
+from taut._base.checks import whole_number
+from taut._base.domain import Everywhere
+from taut._base.norm import FROBENIUS, RMS_TOKEN
+from taut._base.rounding import enlarged, times
+from taut.control.lipschitz.activation import ACTIVATIONS
+from taut.control.lipschitz.attention import BoundedAttention
+from taut.control.lipschitz.block import LipschitzBlock
+from taut.control.lipschitz.budget import divide
+from taut.control.lipschitz.embedding import PatchEmbedding, TokenBall, WordEmbedding
+from taut.networks import certify, known_activation
+
+
+class LipschitzTransformer(nn.Module):
+    """A transformer of text or images whose outputs move at most ``target`` times as far as inputs.
+
+    Build it with :meth:`of_text` or :meth:`of_images`, train it with any optimiser and a
+    :class:`WeightLimits` constraint that was started on it, and read :meth:`certificate`.
+
+    Parameters
+    ----------
+    embedding
+        Where tokens come from.
+    outputs
+        Number of logits.
+    tokens, width, layers, heads, hidden
+        Largest number of tokens, width of tokens, number of blocks, number of heads, width of the
+        feed-forward networks (four times that of tokens if not given).
+    target
+        The bound. For text: from the largest root mean square of an embedding to that of the logits
+        of a token, as in Newhouse et al. 2025. For images: from l2 of all pixels to l2 of the
+        logits.
+    sharpness
+        Largest score of attention, apart from what it learns of positions, which is free.
+    activation
+        ``"gelu"``, ``"relu"``, ``"silu"`` or ``"maxmin"``.
+    attention
+        ``"dot_product"`` or ``"cosine"``.
+    causal
+        Whether tokens see only those before them.
+    pool
+        ``None``: logits for every token. ``"mean"``: for the mean of all tokens. ``"all"``: for all
+        tokens side by side, which is the best for images; the bound is then followed in l2.
+
+    Examples
+    --------
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> model = LipschitzTransformer.of_text(10, tokens=8, width=16, layers=1, heads=2, target=2.0)
+    >>> model(torch.randint(0, 10, (3, 8))).shape
+    torch.Size([3, 8, 10])
+    >>> model.certificate().upper <= 2.0
+    True
+    """
+
+    def __init__(
+        self,
+        embedding: WordEmbedding | PatchEmbedding,
+        outputs: int,
+        *,
+        tokens: int,
+        width: int,
+        layers: int,
+        heads: int,
+        target: float,
+        hidden: int | None = None,
+        sharpness: float = 1.0,
+        activation: str = "gelu",
+        attention: Literal["dot_product", "cosine"] = "dot_product",
+        causal: bool = False,
+        pool: Literal["mean", "all"] | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = {"tokens": tokens, "width": width, "layers": layers, "heads": heads}
+        for name, value in sizes.items():
+            whole_number(value, name=name, least=1)
+        if width % heads:
+            raise ValueError(f"width {width} is not a multiple of heads {heads}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}: {activation!r}")
+        if attention not in ("dot_product", "cosine"):
+            raise ValueError(f"attention must be dot_product or cosine, got {attention!r}")
+        if pool not in (None, "mean", "all"):
+            raise ValueError(f"pool must be None, 'mean' or 'all', got {pool!r}")
+        self.embedding, self.tokens, self.width, self.pool = embedding, tokens, width, pool
+        self.ball = TokenBall(math.sqrt(width))
+        self.target = target
+        slope = 1.0 if activation == "maxmin" else known_activation(ACTIVATIONS[activation]()).constant
+        self.budget = divide(
+            target, heads=heads, tokens=tokens if pool == "all" else None,
+            sharpness=sharpness, slope=slope,
+        )  # fmt: skip
+        self.blocks = nn.ModuleList(
+            LipschitzBlock(
+                BoundedAttention(
+                    width, heads, reach=self.ball.reach, sharpness=sharpness, tokens=tokens,
+                    causal=causal, kind=attention,
+                ),
+                4 * width if hidden is None else whole_number(hidden, name="hidden", least=1),
+                activation,
+                self.budget,
+            )
+            for _ in range(layers)
+        )  # fmt: skip
+        read = width * tokens if pool == "all" else width
+        self.output = nn.Parameter(nn.init.orthogonal_(torch.empty(outputs, read)))
+        # The limit of ``output`` is 1 in l2; a bound of text counts root mean squares.
+        self.factor = self.budget.output
+        if self.text:
+            self.factor *= math.sqrt(outputs / width)
+
+    @classmethod
+    def of_text(cls, words: int, *, width: int, outputs: int | None = None, **options: Any) -> LipschitzTransformer:
+        """A model of words, by default one that predicts the next: causal, a logit for each word."""
+        if outputs is None:
+            options = {"causal": True, **options}
+        else:
+            options = {"pool": "mean", **options}
+        return cls(WordEmbedding(words, width), outputs or words, width=width, **options)
+
+    @classmethod
+    def of_images(
+        cls, outputs: int, *, image: tuple[int, int, int], patch: int, width: int, **options: Any
+    ) -> LipschitzTransformer:
+        """A classifier of images (channels, height, width), cut into square patches."""
+        channels, height, across = image
+        if height != across or height % patch:
+            raise ValueError(f"images must be square, a multiple of the patch {patch}: got {image}")
+        embedding = PatchEmbedding(channels, height, patch, width)
+        options = {"pool": "all", "tokens": embedding.tokens, **options}
+        model = cls(embedding, outputs, width=width, **options)
+        model.image = image
+        return model
+
+    image: tuple[int, int, int] | None = None
+
+    @property
+    def text(self) -> bool:
+        """Whether it reads words."""
+        return isinstance(self.embedding, WordEmbedding)
+
+    def forward(self, inputs: Tensor | None = None, *, inputs_embeds: Tensor | None = None) -> Tensor:
+        """Logits of words (batch, tokens), of images, or of embeddings.
+
+        Embeddings are first brought into the ball of root mean square 1, which leaves those of words
+        as they are. So the bound holds for all embeddings and images whatsoever.
+        """
+        if inputs_embeds is None:
+            if inputs is None:
+                raise TypeError("give words, images or inputs_embeds")
+            inputs_embeds = self.embedding(inputs)
+        if inputs_embeds.shape[1] > self.tokens:
+            raise ValueError(f"the model takes {self.tokens} tokens, got {inputs_embeds.shape[1]}")
+        x = self.ball(inputs_embeds)
+        for block in self.blocks:
+            x = block(x)
+        if self.pool == "mean":
+            x = x.mean(dim=1, keepdim=True)
+        elif self.pool == "all":
+            x = x.flatten(1)[:, None]
+        logits = self.factor * nn.functional.linear(x, self.output)
+        return logits if self.pool is None else logits[:, 0]
+
+    def certificate(self, norm: Literal["rms", "token", "l2"] | None = None) -> Bound:
+        """How far logits can move for each unit that the input moves, for all inputs.
+
+        It is what :func:`taut.networks.certify` finds for the weights as they are now. For text the
+        inputs are all embeddings, for images all images.
+
+        Parameters
+        ----------
+        norm
+            For text ``"rms"``, in which the target counts, ``"token"`` (the largest l2 norm of a
+            token) or ``"l2"`` over all tokens. Images are always bounded in l2.
+        """
+        if self.text:
+            norm = norm or "rms"
+            shape = (self.tokens, self.width)
+            found = self._found(shape, "l2" if norm == "l2" else "token")
+            if norm != "rms":
+                return found
+            ratio = enlarged(math.sqrt(self.width / self.output.shape[0]), 2)
+            return found._replace(upper=times(found.upper, ratio), norm=RMS_TOKEN)
+        if norm is not None:
+            raise ValueError("images are bounded from l2 of pixels to l2 of logits: leave out norm")
+        assert self.image is not None
+        # The image is one token, and so are its logits: both norms are l2 there.
+        both = [self._found(self.image, each) for each in ("l2", "token")]
+        return min(both, key=lambda bound: float(bound.upper))._replace(norm=FROBENIUS)
+
+    def _found(self, shape: tuple[int, ...], norm: Literal["l2", "token"]) -> Bound:
+        """The bound for all inputs of a shape."""
+        bound = certify(self, Everywhere(shape=shape), norm=norm, measure=False).bound
+        return bound._replace(lower=0.0, upper=float(bound.upper[0]))

@@ -1,0 +1,1 @@
+"""Trainings under a certificate: data, networks, runs and their queue."""
