@@ -31,8 +31,9 @@ from taut.control.layers.cosine import CosineAttention
 from taut.control.layers.l2 import L2Attention
 from taut.control.layers.swap import swap_attention
 from taut.control.layers.swapped import Swapped
+from taut.control.lipschitz import rules as _rules  # noqa: F401  (enters them in the register)
 from taut.control.lipschitz.limits import WeightLimits
-from taut.control.lipschitz.rules import LipschitzTransformer
+from taut.control.lipschitz.transformer import LipschitzTransformer
 from taut.control.monitor.alarms import AttentionWarning
 from taut.control.monitor.monitor import Measurement, Monitor
 from taut.control.verified import Verified

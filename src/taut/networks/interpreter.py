@@ -11,13 +11,12 @@ from taut._base.rounding import Numbers, over
 from taut.networks.module_tree import ModuleNode
 from taut.networks.operations.attention import AttentionOperations
 from taut.networks.operations.averages import AverageOperations
-from taut.networks.operations.linear import LinearOperations
 from taut.networks.operations.normalisation import NormOperations
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, find
 
 
-class Interpreter(LinearOperations, NormOperations, AverageOperations, AttentionOperations):
+class Interpreter(NormOperations, AverageOperations, AttentionOperations):
     """What a rule works with: children by their own rules, and the maps that modules are made of.
 
     Call it with a module and a region for what the module's own rule makes of the region.

@@ -100,8 +100,8 @@ NETWORKS = (
         "positions; no rotations, cap, or norms of queries and keys",
         "what a key's token adds is V + α(vⱼ − v̄)(Kᵀq)ᵀ, whose parts are uncorrelated under the "
         "weights, so that their squares add up",
-        "attained for one head: V = I, two opposite keys of equal weight, and a query at right angles "
-        "to them give √(1 + c²) + c",
+        "attained for one head: two opposite keys of equal weight and a query at right angles to "
+        "them give √(1 + c²) + c",
         "taut",
     ),
     Theorem(
@@ -120,8 +120,8 @@ NETWORKS = (
         "the projection of every token onto a ball, and sorting its entries in pairs, are "
         "1-Lipschitz; neither makes a token longer",
         "all inputs, in l2 and in the largest token",
-        "projections onto convex sets are nonexpansive; a permutation that changes where two entries "
-        "are equal keeps lengths of differences or shortens them",
+        "projections onto convex sets are nonexpansive; a permutation that changes where two "
+        "entries are equal keeps lengths of differences or shortens them",
         "attained inside the ball, where it is the identity",
         "classical",
     ),

@@ -1,1 +1,1 @@
-"""Transformers whose Lipschitz constant is known for all inputs, and kept small while they train."""
+"""Transformers whose Lipschitz constant is known for all inputs, and kept while they train."""

@@ -34,6 +34,8 @@ class BoundedAttention(nn.Module):
         ``"dot_product"``, or ``"cosine"``, which divides queries and keys by their lengths.
     """
 
+    distances: Tensor
+
     def __init__(
         self,
         width: int,
@@ -84,7 +86,7 @@ class BoundedAttention(nn.Module):
         """Attention of tokens (batch, tokens, width)."""
         batch, tokens, _ = x.shape
         q, k, v = (
-            nn.functional.linear(x, w).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            nn.functional.linear(x, w).reshape(batch, tokens, self.heads, -1).transpose(1, 2)
             for w in (self.query, self.key, self.value)
         )
         if self.kind == "cosine":
@@ -107,7 +109,8 @@ def unit_length(x: Tensor) -> Tensor:
     width = x.shape[-1]
     wide = x if x.dtype == torch.float64 else x.float()
     mean = wide.square().mean(dim=-1, keepdim=True)
-    return (wide * torch.rsqrt(mean + EPSILON) * width**-0.5).to(x.dtype)
+    found: Tensor = wide * torch.rsqrt(mean + EPSILON) * width**-0.5
+    return found.to(x.dtype)
 
 
 def _distances(tokens: int, causal: bool) -> Tensor:

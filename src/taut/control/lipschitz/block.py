@@ -13,8 +13,8 @@ from taut.control.lipschitz.budget import Budget
 class LipschitzBlock(nn.Module):
     """x ← (1 − s)x + s·f(x) for attention and then for a feed-forward network, both 1-Lipschitz.
 
-    The shares s are learnt, between 0 and 1; for any of them the block is 1-Lipschitz in the largest
-    token and leaves no token longer than the longest was.
+    The shares s are learnt, between 0 and 1. For any of them the block is 1-Lipschitz in the
+    largest token and leaves no token longer than the longest was.
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from taut._base.checks import positive_in_range
 
@@ -33,20 +33,31 @@ class Budget(NamedTuple):
 
 
 def divide(
-    target: float, *, heads: int, tokens: int | None, sharpness: float, slope: float
+    target: float,
+    *,
+    heads: int,
+    sharpness: float,
+    slope: float,
+    kind: Literal["dot_product", "cosine"],
+    tokens: int | None,
 ) -> Budget:
-    """The budget of a network that is ``target``-Lipschitz.
+    """The budget of a network that is ``target``-Lipschitz in the largest token.
 
     With all weights at their limits, a feed-forward network has the largest slope of its activation
-    as its constant, and attention in H heads with scores up to c
+    as its constant. Attention in H heads with scores up to c has √(H(1 + c²)) + c for dot products
+    (theorem attn-heads-token). Cosines move √H times as far with their tokens, and what they add to
+    the values is not uncorrelated with it: √H(1 + c√H) + c√H (theorem attn-core).
 
-    * in the largest token √(H(1 + c²)) + c (theorem attn-heads-token),
-    * in l2 over n ``tokens`` √n(1 + c) + c (theorem attn-core).
+    With ``tokens`` the bound is one in l2 over so many of them: √n(1 + c) + c, and for cosines c√H
+    in the place of c (theorem attn-core).
     """
     output = positive_in_range(target, name="target")
     c = positive_in_range(sharpness, name="sharpness")
-    if tokens is None:
-        constant = math.sqrt(heads * (1 + c * c)) + c
+    moved = c * math.sqrt(heads) if kind == "cosine" else c
+    if tokens is not None:
+        constant = math.sqrt(tokens) * (1 + moved) + moved
+    elif kind == "cosine":
+        constant = math.sqrt(heads) * (1 + moved) + moved
     else:
-        constant = math.sqrt(tokens) * (1 + c) + c
+        constant = math.sqrt(heads * (1 + c * c)) + c
     return Budget(c, 1 / constant, 1 / slope, output)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class TokenBall(nn.Module):
-    """The nearest tokens that are at most ``reach`` long: a map that moves nothing farther apart."""
+    """The nearest tokens that are at most ``reach`` long. It moves nothing farther apart."""
 
     def __init__(self, reach: float) -> None:
         super().__init__()
@@ -16,7 +16,8 @@ class TokenBall(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Tokens (batch, tokens, width)."""
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x * (self.reach / length.clamp(min=self.reach))
+        found: Tensor = x * (self.reach / length.clamp(min=self.reach))
+        return found
 
     def extra_repr(self) -> str:
         """Its radius."""
@@ -43,9 +44,7 @@ class PatchEmbedding(nn.Module):
     The map has the limit 1 from patches to tokens.
     """
 
-    def __init__(
-        self, channels: int, image_size: int, patch_size: int, width: int
-    ) -> None:
+    def __init__(self, channels: int, image_size: int, patch_size: int, width: int) -> None:
         super().__init__()
         self.patch_size = patch_size
         self.tokens = (image_size // patch_size) ** 2

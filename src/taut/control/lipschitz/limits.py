@@ -59,6 +59,7 @@ class WeightLimits(Constraint):
     """
 
     name = "weight_limits"
+    model: LipschitzTransformer
 
     def __init__(self, model: LipschitzTransformer, *, method: str = "soft_cap") -> None:
         super().__init__(model)
@@ -69,8 +70,8 @@ class WeightLimits(Constraint):
         for weight in self._weights:
             if weight.parameter.dtype not in (torch.float32, torch.float64):
                 raise TypeError(
-                    f"{weight.name} is kept in {weight.parameter.dtype}, which rounds a limit away; "
-                    "keep weights in float32 and compute under autocast"
+                    f"{weight.name} is kept in {weight.parameter.dtype}, which rounds a limit "
+                    "away; keep weights in float32 and compute under autocast"
                 )
 
     def _begin(self) -> None:
@@ -111,9 +112,12 @@ class WeightLimits(Constraint):
     def parameters(self) -> list[nn.Parameter]:
         """All that it changes."""
         shares = [
-            share for block in self.model.blocks for share in (block.attention_share, block.mlp_share)
+            share
+            for block in self.model.blocks
+            for share in (block.attention_share, block.mlp_share)
         ]
-        words = [self.model.embedding.weight] if self.model.text else []
+        embedding = self.model.embedding
+        words = [embedding.weight] if isinstance(embedding, WordEmbedding) else []
         return [*(weight.parameter for weight in self._weights), *shares, *words]
 
     def __str__(self) -> str:

@@ -23,7 +23,9 @@ def _max_min(run: Interpreter, module: MaxMin, x: Region) -> Region:
 def _attention(run: Interpreter, module: BoundedAttention, x: Region) -> Region:
     norm = None
     if module.kind == "cosine":
-        norm = HeadNorm(module.query.new_full((module.head_width,), module.head_width**-0.5), EPSILON)
+        norm = HeadNorm(
+            module.query.new_full((module.head_width,), module.head_width**-0.5), EPSILON
+        )
     heads = Heads(
         query=(module.query, None),
         key=(module.key, None),

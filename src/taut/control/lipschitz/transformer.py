@@ -13,7 +13,7 @@ from taut._base.checks import whole_number
 from taut._base.domain import Everywhere
 from taut._base.norm import FROBENIUS, RMS_TOKEN
 from taut._base.rounding import enlarged, times
-from taut.control.lipschitz.activation import ACTIVATIONS
+from taut.control.lipschitz.activation import ACTIVATIONS, MaxMin
 from taut.control.lipschitz.attention import BoundedAttention
 from taut.control.lipschitz.block import LipschitzBlock
 from taut.control.lipschitz.budget import divide
@@ -63,6 +63,8 @@ class LipschitzTransformer(nn.Module):
     True
     """
 
+    image: tuple[int, int, int] | None = None  # (channels, height, width) of its inputs
+
     def __init__(
         self,
         embedding: WordEmbedding | PatchEmbedding,
@@ -95,12 +97,16 @@ class LipschitzTransformer(nn.Module):
         self.embedding, self.tokens, self.width, self.pool = embedding, tokens, width, pool
         self.ball = TokenBall(math.sqrt(width))
         self.target = target
-        slope = 1.0 if activation == "maxmin" else known_activation(ACTIVATIONS[activation]()).constant
+        function = ACTIVATIONS[activation]()
         self.budget = divide(
-            target, heads=heads, tokens=tokens if pool == "all" else None,
-            sharpness=sharpness, slope=slope,
-        )  # fmt: skip
-        self.blocks = nn.ModuleList(
+            target,
+            heads=heads,
+            sharpness=sharpness,
+            slope=1.0 if isinstance(function, MaxMin) else known_activation(function).constant,
+            kind=attention,
+            tokens=tokens if pool == "all" else None,
+        )
+        self.blocks: Any = nn.ModuleList(  # which does not know the class of its members
             LipschitzBlock(
                 BoundedAttention(
                     width, heads, reach=self.ball.reach, sharpness=sharpness, tokens=tokens,
@@ -120,12 +126,12 @@ class LipschitzTransformer(nn.Module):
             self.factor *= math.sqrt(outputs / width)
 
     @classmethod
-    def of_text(cls, words: int, *, width: int, outputs: int | None = None, **options: Any) -> LipschitzTransformer:
-        """A model of words, by default one that predicts the next: causal, a logit for each word."""
-        if outputs is None:
-            options = {"causal": True, **options}
-        else:
-            options = {"pool": "mean", **options}
+    def of_text(
+        cls, words: int, *, width: int, outputs: int | None = None, **options: Any
+    ) -> LipschitzTransformer:
+        """A model of text that predicts the next word, or with ``outputs`` a class of the whole."""
+        usual = {"causal": True} if outputs is None else {"pool": "mean"}
+        options = {**usual, **options}
         return cls(WordEmbedding(words, width), outputs or words, width=width, **options)
 
     @classmethod
@@ -142,18 +148,18 @@ class LipschitzTransformer(nn.Module):
         model.image = image
         return model
 
-    image: tuple[int, int, int] | None = None
-
     @property
     def text(self) -> bool:
         """Whether it reads words."""
         return isinstance(self.embedding, WordEmbedding)
 
-    def forward(self, inputs: Tensor | None = None, *, inputs_embeds: Tensor | None = None) -> Tensor:
+    def forward(
+        self, inputs: Tensor | None = None, *, inputs_embeds: Tensor | None = None
+    ) -> Tensor:
         """Logits of words (batch, tokens), of images, or of embeddings.
 
-        Embeddings are first brought into the ball of root mean square 1, which leaves those of words
-        as they are. So the bound holds for all embeddings and images whatsoever.
+        Embeddings are first brought into the ball of root mean square 1, which leaves those of
+        words as they are. So the bound holds for all embeddings and images whatsoever.
         """
         if inputs_embeds is None:
             if inputs is None:

@@ -1,8 +1,8 @@
-"""Attention on a ball in the largest token, output projections joined to values (attn-heads-token).
+"""Attention on a ball in the largest token, with its output projection (attn-heads-token).
 
-Proof in docs/proofs_attention.md. Without rotations, caps and norms of keys the derivative of a head
-is one matrix applied to the change of each key's token, V + α(vⱼ − v̄)(Kᵀq)ᵀ, whose two parts are
-uncorrelated under the weights: their squares add up, not they themselves.
+Proof in docs/proofs_attention.md. Without rotations, caps and norms of keys the derivative of a
+head is one matrix applied to the change of each key's token, V + α(vⱼ − v̄)(Kᵀq)ᵀ, whose two parts
+are uncorrelated under the weights: their squares add up, not they themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 from taut._base.rounding import Numbers, hypotenuse, number, plus, root, times
 from taut.networks.operations.attention_parameters import AttentionInputs
-from taut.networks.weight_norms import length, spectral, spectral_product
+from taut.networks.weight_norms import length, spectral_product
 
 
 class TokenConstants(NamedTuple):
@@ -46,7 +46,10 @@ def attention_in_tokens(given: AttentionInputs) -> TokenConstants | None:
             (
                 times(one.aligned(lever), known.query),
                 one.free(grown),
-                plus(times(one.free(np.ones(heads.heads)), far), times(known.output, known.value_bias)),
+                plus(
+                    times(one.free(np.ones(heads.heads)), far),
+                    times(known.output, known.value_bias),
+                ),
             )
         )
     query, context, size = (number(column) for column in zip(*found, strict=True))
@@ -64,7 +67,8 @@ class _Output(NamedTuple):
     def _joined(self, factors: Numbers) -> float:
         """‖[f₁O₁V₁, …, f_H O_H V_H]‖, a product of the projection and a block diagonal matrix."""
         blocks = [float(f) * v.detach().double() for f, v in zip(factors, self.values, strict=True)]
-        found = spectral_product(self.weight.detach().double(), torch.block_diag(*blocks))
+        side = torch.block_diag(*blocks)  # type: ignore[no-untyped-call]
+        found = spectral_product(self.weight.detach().double(), side)
         return float(times(found, 1 + 4e-16))  # the factors were multiplied in
 
     def aligned(self, factors: Numbers) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from taut._base.rounding import plus, times, up
-from taut.networks.operations.linear import Affine
+from taut.networks.operations.linear import Affine, LinearOperations
 from taut.networks.operations.mlp import MlpOperations
 from taut.networks.operations.tokens import TokenOperations
 from taut.networks.region import Region
@@ -16,7 +16,7 @@ from taut.networks.rounding_error import EXACT
 from taut.networks.weight_norms import spectral, spectral_product
 
 
-class AverageOperations(MlpOperations, TokenOperations):
+class AverageOperations(LinearOperations, MlpOperations, TokenOperations):
     """Averages of a map and its input, projections onto balls, pairs in order."""
 
     def average(self, x: Region, y: Region, kept: float, passed: float) -> Region:

@@ -43,4 +43,4 @@ def fixed_batches(ids: torch.Tensor, batch: int, tokens: int, many: int) -> list
     """Pieces at even distances over a whole text, (batch, tokens + 1) each, the same every time."""
     starts = torch.linspace(0, len(ids) - tokens - 1, batch * many).long()
     pieces = torch.stack([ids[i : i + tokens + 1] for i in starts.tolist()])
-    return list(pieces.split(batch))
+    return list(torch.split(pieces, batch))

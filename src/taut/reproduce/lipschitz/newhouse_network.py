@@ -39,7 +39,7 @@ class NewhouseBlock(nn.Module):
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
         """Tokens (batch, tokens, width)."""
         q, k, v = (
-            nn.functional.linear(x, w).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            nn.functional.linear(x, w).reshape(*x.shape[:2], self.heads, -1).transpose(1, 2)
             for w in (self.query, self.key, self.value)
         )
         q, k = (_turned(part, rotary) for part in (q, k))
@@ -55,13 +55,16 @@ class NewhouseBlock(nn.Module):
 class NewhouseTransformer(nn.Module):
     """Embeddings of root mean square at most 1, blocks, and a linear map to logits."""
 
+    cosine: Tensor
+    sine: Tensor
+
     def __init__(self, words: int, *, tokens: int, width: int, layers: int, heads: int) -> None:
         super().__init__()
         self.tokens, self.width = tokens, width
         rows = nn.functional.normalize(torch.randn(words, width)) * width**0.5
         self.embedding = nn.Parameter(rows)
         share = 1 / (2 * layers)
-        self.blocks = nn.ModuleList(NewhouseBlock(width, heads, share) for _ in range(layers))
+        self.blocks: Any = nn.ModuleList(NewhouseBlock(width, heads, share) for _ in range(layers))
         self.output = nn.Parameter(torch.zeros(words, width))
         cosine, sine = _angles(tokens, width // heads)
         self.register_buffer("cosine", cosine, persistent=False)
@@ -69,7 +72,10 @@ class NewhouseTransformer(nn.Module):
 
     def forward(self, ids: Tensor | None = None, *, inputs_embeds: Tensor | None = None) -> Tensor:
         """Logits of words (batch, tokens)."""
-        x = nn.functional.embedding(ids, self.embedding) if inputs_embeds is None else inputs_embeds
+        x = inputs_embeds
+        if x is None:
+            assert ids is not None
+            x = nn.functional.embedding(ids, self.embedding)
         rotary = (self.cosine[: x.shape[1]], self.sine[: x.shape[1]])
         for block in self.blocks:
             x = block(x, rotary)
@@ -148,8 +154,8 @@ def _rule(run: Interpreter, module: NewhouseTransformer, x: Region) -> Region:
     rotary = (module.cosine[: x.tokens], module.sine[: x.tokens])
     mask = torch.ones(x.tokens, x.tokens, dtype=torch.bool).tril()
     for index, block in enumerate(module.blocks):
-        maps = [(getattr(block, n), None) for n in ("query", "key", "value", "output")]
-        heads = Heads(*maps, block.heads, block.heads, block.heads / module.width)
+        q, k, v, o = ((w, None) for w in (block.query, block.key, block.value, block.output))
+        heads = Heads(q, k, v, o, block.heads, block.heads, block.heads / module.width)
         y = run.attention(x, heads, mask=mask, rotary=rotary, name=f"blocks.{index}.attention")
         x = run.average(x, y, 1 - block.share, block.share / 3)
         first, second = (block.first, None), (block.second, None)

@@ -53,7 +53,9 @@ class TextRun(NamedTuple):
         """A name for its file."""
         target = "free" if self.target is None else f"{self.target:g}"
         sharp = "" if self.temperature == 1 else f"-t{self.temperature:g}"
-        return f"{self.method}-{target}{sharp}-{self.optimiser}-{self.seed}-{self.steps}x{self.batch}"
+        return (
+            f"{self.method}-{target}{sharp}-{self.optimiser}-{self.seed}-{self.steps}x{self.batch}"
+        )
 
 
 def train(run: TextRun, text: Characters, report: Callable[[int, float], None]) -> dict[str, Any]:

@@ -1,0 +1,183 @@
+"""Transformers with a bound for all inputs: it holds, is kept by training, and is certify's own."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import taut
+from taut.control import LipschitzTransformer, WeightLimits
+from taut.networks import certify
+
+SMALL = {"tokens": 4, "width": 8, "layers": 2, "heads": 2}
+
+
+def text(**options) -> LipschitzTransformer:
+    torch.manual_seed(0)
+    return LipschitzTransformer.of_text(6, **{**SMALL, "target": 2.0, **options}).double()
+
+
+def images(**options) -> LipschitzTransformer:
+    torch.manual_seed(0)
+    sizes = {"image": (1, 4, 4), "patch": 2, "width": 8, "layers": 2, "heads": 2, "target": 1.0}
+    return LipschitzTransformer.of_images(3, **{**sizes, **options}).double()
+
+
+@torch.no_grad()
+def shaken(model: LipschitzTransformer, size: float, seed: int = 0) -> LipschitzTransformer:
+    """Wild weights, brought back into their limits."""
+    torch.manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.add_(size * torch.randn_like(parameter))
+    WeightLimits(model).start().stop()
+    return model
+
+
+@pytest.mark.parametrize(
+    ("attention", "activation", "pool"),
+    list(itertools.product(["dot_product", "cosine"], ["gelu", "maxmin"], [None, "mean", "all"])),
+)
+@pytest.mark.parametrize("size", [0.1, 10.0])
+def test_the_target_is_kept_whatever_the_weights_are(attention, activation, pool, size):
+    model = images(attention=attention, activation=activation, pool=pool or "mean")
+    model = model if pool else text(attention=attention, activation=activation)
+    certificate = shaken(model, size).certificate()
+    assert 0 < certificate.upper <= model.target * (1 + 1e-9)
+    assert certificate.rounding == "proved"
+
+
+def test_the_certificate_is_that_of_certify():
+    model = shaken(text(), 1.0)
+    found = certify(model, taut.Everywhere(shape=(4, 8)), norm="token", measure=False).bound
+    assert model.certificate("token").upper == found.upper[0]
+    assert model.certificate("token").theorem == found.theorem
+    assert model.certificate().upper == pytest.approx(found.upper[0] * (8 / 6) ** 0.5, rel=1e-12)
+    assert str(model.certificate().norm) == "largest token RMS"
+    model = shaken(images(), 1.0)
+    both = [
+        certify(model, taut.Everywhere(shape=(1, 4, 4)), norm=norm, measure=False).bound.upper[0]
+        for norm in ("l2", "token")
+    ]
+    assert model.certificate().upper == min(both)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["dot_product", "cosine"])
+def test_no_input_moves_the_logits_farther(seed, kind):
+    """Ascent over pairs of embeddings, in the largest token."""
+    model = shaken(text(attention=kind, sharpness=3.0), 3.0, seed)
+    bound = model.certificate("token").upper
+    x = (3 * torch.randn(32, 4, 8, dtype=torch.float64)).requires_grad_()
+    d = torch.randn_like(x).requires_grad_()
+    optimizer = torch.optim.Adam([x, d], lr=0.1)
+    worst = 0.0
+    for _ in range(60):
+        step = 1e-2 * d / d.norm(dim=-1, keepdim=True).amax(dim=1, keepdim=True)
+        moved = model(inputs_embeds=x + step) - model(inputs_embeds=x)
+        ratio = moved.norm(dim=-1).amax(dim=1) / step.norm(dim=-1).amax(dim=1)
+        worst = max(worst, float(ratio.detach().max()))
+        optimizer.zero_grad()
+        (-ratio.sum()).backward()
+        optimizer.step()
+    assert 0.02 * bound < worst <= bound
+
+
+@pytest.mark.parametrize("kind", ["muon", "adamw"])
+def test_training_stays_within_the_target(kind):
+    torch.manual_seed(0)
+    model = LipschitzTransformer.of_text(6, **SMALL, target=2.0)
+    maps = [p for n, p in model.named_parameters() if n.startswith("blocks") and p.ndim == 2]
+    maps = [p for p in maps if p.shape[0] != 2]  # tables of positions
+    if kind == "muon":
+        optimizer = torch.optim.Muon(maps, lr=0.5)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.3)
+    limits = WeightLimits(model).start(optimizer)
+    ids = torch.randint(0, 6, (8, 4))
+    first = None
+    for _ in range(8):
+        loss = nn.functional.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
+        first = float(loss.detach()) if first is None else first
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        rows = limits.verify()
+        assert all(row.holds for row in rows), [str(row) for row in rows if not row.holds]
+    assert float(loss.detach()) < first
+
+
+def test_weights_that_break_the_limits_are_told():
+    model = text()
+    limits = WeightLimits(model).start()
+    with torch.no_grad():
+        model.blocks[0].first.mul_(100.0)
+    rows = {row.name: row.holds for row in limits.verify()}
+    assert not rows["blocks.0.first"]
+    assert not rows[""]
+    limits.after_step()
+    assert all(row.holds for row in limits.verify())
+
+
+def test_a_share_outside_its_range_counts_in_the_certificate():
+    model = shaken(text(), 1.0)
+    before = model.certificate().upper
+    with torch.no_grad():
+        model.blocks[0].attention_share.fill_(-4.0)
+    assert model.certificate().upper > before
+
+
+def test_positions_are_free():
+    """Sharp positions change what is attended to, and nothing in the largest token's bound."""
+    model = shaken(text(), 1.0)
+    before = model.certificate().upper
+    with torch.no_grad():
+        model.blocks[0].attention.position.mul_(1e3)
+    assert model.certificate().upper == before
+
+
+def test_causal_models_do_not_look_ahead():
+    model = text()
+    ids = torch.randint(0, 6, (2, 4))
+    other = ids.clone()
+    other[:, 3] = (other[:, 3] + 1) % 6
+    assert torch.equal(model(ids)[:, :3], model(other)[:, :3])
+    assert not torch.equal(model(ids)[:, 3], model(other)[:, 3])
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (text, {"target": 0.0}, "target"),
+        (text, {"target": float("nan")}, "target"),
+        (text, {"heads": 3}, "not a multiple of heads"),
+        (text, {"activation": "swish2"}, "activation must be one of"),
+        (text, {"attention": "l3"}, "attention must be"),
+        (text, {"pool": "max"}, "pool must be"),
+        (text, {"sharpness": -1.0}, "sharpness"),
+        (images, {"patch": 3}, "multiple of the patch"),
+    ],
+)
+def test_bad_input_is_refused(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_bad_models_and_inputs_are_refused():
+    with pytest.raises(TypeError, match="LipschitzTransformer"):
+        WeightLimits(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match="bfloat16"):
+        WeightLimits(text().bfloat16())
+    with pytest.raises(ValueError, match="takes 4 tokens"):
+        text()(torch.zeros(1, 5, dtype=torch.long))
+    with pytest.raises(TypeError, match="give words"):
+        text()()
+    with pytest.raises(ValueError, match="leave out norm"):
+        images().certificate("token")
+    broken = text()
+    with torch.no_grad():
+        broken.output.fill_(torch.nan)
+    with pytest.raises(ValueError, match=r"NaN|not a number|finite"):
+        WeightLimits(broken).start()
