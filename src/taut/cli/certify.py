@@ -97,8 +97,9 @@ def certify(
     synonyms: Annotated[
         str | None,
         typer.Option(
+            metavar="FILE",
             help="File of synonyms ('film: movie, picture' in each line, or JSON): can any "
-            "combination of them change the class of a text?"
+            "combination of them change the class of a text?",
         ),
     ] = ModelSettings.synonyms,
     nearest_words: Annotated[
@@ -116,17 +117,21 @@ def certify(
     vnnlib: Annotated[
         Path | None,
         typer.Option(
-            help="Property of an ONNX network: a VNN-LIB file. Both files may be compressed (.gz)."
+            metavar="FILE",
+            help="Property of an ONNX network: a VNN-LIB file. Both files may be compressed (.gz).",
         ),
     ] = None,
     counterexample: Annotated[
         Path | None,
-        typer.Option(help="With --vnnlib: file for the input that refutes the property."),
+        typer.Option(
+            metavar="FILE", help="With --vnnlib: file for the input that refutes the property."
+        ),
     ] = None,
     output_dir: Annotated[
         Path | None,
         typer.Option(
-            help="With --vnnlib: folder for the state, so that the same command carries on."
+            metavar="FOLDER",
+            help="With --vnnlib: folder for the state, so that the same command carries on.",
         ),
     ] = None,
     dtype: Dtype = ModelSettings.dtype,
