@@ -5,9 +5,10 @@ Every :class:`Constraint` has the same verbs: ``start``, ``penalty``, ``after_st
 :class:`Projection` and :class:`QKClip` change the weights after a step, and
 :class:`SigmaReparametrisation` and :class:`SoftCap` are parts of the model.
 :class:`CosineAttention` and :class:`L2Attention` are attention layers with a Lipschitz constant;
-:func:`swap_attention` puts them into a model. :class:`Monitor` measures attention from time to time
-without changing the training. :class:`HuggingFaceConstraints`, :class:`LightningConstraints` and
-others are callbacks for trainers. Needs PyTorch, the extra ``torch``.
+:func:`swap_attention` puts them into a model. :func:`cap` limits the singular values of matrices.
+:class:`Monitor` measures attention from time to time without changing the training.
+:class:`HuggingFaceConstraints`, :class:`LightningConstraints` and others are callbacks for
+trainers. Needs PyTorch, the extra ``torch``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ with _needing("taut.control needs PyTorch", "torch"):
 
 from taut.control import callbacks as _callbacks
 from taut.control.constraint import Constraint
+from taut.control.constraints.capped_matrix import cap
 from taut.control.constraints.local_constant import LocalConstant
 from taut.control.constraints.orthogonality import Orthogonality
 from taut.control.constraints.projection import Projection
@@ -65,6 +67,7 @@ __all__ = [
     "Swapped",
     "Verified",
     "Weight",
+    "cap",
     "find_blocks",
     "swap_attention",
 ]

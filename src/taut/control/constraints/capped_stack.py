@@ -1,0 +1,113 @@
+"""Cap all matrices of a shape at once: by products where they suffice, else one by one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from taut._base.matrix_norm import spectral
+from taut._base.rounding import plus, times
+from taut.control.constraints.gram_penalty import without_autocast
+from taut.control.constraints.nearest_matrix import nearest_within
+from taut.control.constraints.polynomial_cap import polynomial_cap, reach
+from taut.control.constraints.proved_norms import (
+    WIDEST,
+    Grams,
+    Numbers,
+    frobenius,
+    grams,
+    proved_norms,
+    unit,
+)
+
+METHODS = ("exact", "soft_cap", "hard_cap", "normalise")
+POWERS = {"soft_cap": (1,), "hard_cap": (32, 16, 8)}  # the first that reaches far enough is taken
+AT_ONCE = 1 << 24  # entries that are capped at a time
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+# Tall matrices, their Gram matrices, norms and limit, and the precision that the result is kept in:
+# the matrices with upper bounds on their norms, which prove nothing where they are NaN.
+Attempt = Callable[[torch.Tensor, Grams, Numbers, float, torch.dtype], tuple[torch.Tensor, Numbers]]
+
+
+class CappedStack(NamedTuple):
+    """Matrices, which of them have changed, and which of those were taken one by one."""
+
+    matrices: torch.Tensor
+    changed: Indices
+    alone: Indices
+
+
+def capped_stack(stack: torch.Tensor, limit: float, method: str) -> CappedStack:
+    """Cap finite matrices (b, m, n); those that are within the limit stay as they are."""
+    size = max(1, AT_ONCE // stack[0].numel())
+    parts = [_capped(part, limit, method) for part in stack.split(size)]  # type: ignore[no-untyped-call]
+    if len(parts) == 1:
+        return parts[0]
+    changed, alone = (
+        np.concatenate([part[field] + size * i for i, part in enumerate(parts)]) for field in (1, 2)
+    )
+    return CappedStack(torch.cat([part.matrices for part in parts]), changed, alone)
+
+
+def _capped(stack: torch.Tensor, limit: float, method: str) -> CappedStack:
+    tall = stack if stack.shape[1] >= stack.shape[2] else stack.mT
+    exponent = round(math.log2(limit))
+    near_one = math.ldexp(limit, -exponent)  # a power of two, so that scaling rounds nothing
+    with without_autocast([stack]):
+        scaled = tall.to(_precision(tall)) * 2.0**-exponent
+        found = grams(scaled)
+        norms = proved_norms(found, near_one)
+        over = left = np.flatnonzero(~(norms <= near_one))
+        if not len(over):
+            return CappedStack(stack, over, over)
+        new = tall.clone()
+        for far, attempt in _attempts(method):
+            chosen = left[norms[left] <= far * near_one]
+            if not len(chosen):
+                continue
+            rows = torch.from_numpy(chosen)
+            some = Grams(found.products[rows], found.errors[chosen])
+            results, bounds = attempt(scaled[rows], some, norms[chosen], near_one, tall.dtype)
+            proved = bounds <= near_one
+            new[rows[proved]] = results[torch.from_numpy(proved)] * 2.0**exponent
+            left = np.setdiff1d(left, chosen[proved])
+    alone = _divided_alone if method == "normalise" else nearest_within
+    for i in left.tolist():
+        new[i] = alone(tall[i], limit)
+    return CappedStack(new if tall is stack else new.mT, over, left)
+
+
+def _precision(stack: torch.Tensor) -> torch.dtype:
+    """Single precision, if it is computed as such and proves something useful."""
+    exact = torch.get_float32_matmul_precision() == "highest"
+    return stack.dtype if exact and stack.shape[2] <= WIDEST else torch.float64
+
+
+def _attempts(method: str) -> list[tuple[float, Attempt]]:
+    """Ways to cap by products, and how many times the limit they take."""
+    if method == "normalise":
+        return [(math.inf, _divided)]
+    return [(reach(k), partial(polynomial_cap, power=k)) for k in POWERS.get(method, ())]
+
+
+def _divided(
+    stack: torch.Tensor, _: Grams, norms: Numbers, limit: float, kept: torch.dtype
+) -> tuple[torch.Tensor, Numbers]:
+    """Divided by their norms: factor and product are rounded, and the result to be kept."""
+    norms = np.where(np.isfinite(norms), norms, np.nan)
+    lost = times(2 * unit(stack.dtype) + 2 * unit(kept), frobenius(stack), limit) / norms
+    factors = (limit - 1.25 * lost) / norms
+    result = stack * torch.from_numpy(factors).to(stack)[:, None, None]
+    return result.to(kept), np.where(np.isnan(norms), np.nan, plus(limit - 1.2 * lost, lost))
+
+
+def _divided_alone(matrix: torch.Tensor, limit: float) -> torch.Tensor:
+    """One matrix divided by its norm in double precision; a margin covers what rounding adds."""
+    wide = matrix.double()
+    below = 1 - 4 * unit(matrix.dtype) * (1 + math.sqrt(min(matrix.shape)))
+    return (wide * (below * limit / spectral(wide.cpu().numpy()))).to(matrix.dtype)
