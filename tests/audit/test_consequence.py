@@ -202,6 +202,8 @@ def test_records_keep_it_label_it_and_rank_by_it(tmp_path):
     plain = audited([token_ids(3, 5)], name="toy")
     assert "kl_scores" not in plain.columns
     assert plain.ranking == "by their mean constant in l2"
+    assert "Among consequences" in audit.findings(record).looked_for
+    assert "Among consequences" not in audit.findings(plain).looked_for
     assert {record.columns[f"kl_{kind}"].kind for kind in KINDS} == {"estimate"}
     assert "0.1" in record.columns["kl_scores"].meaning
     values = [row["kl_scores"] for row in record.ranked]

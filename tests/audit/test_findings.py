@@ -11,7 +11,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from taut import audit  # noqa: E402
-from taut.audit.findings import LOOKED_FOR  # noqa: E402
 from taut.audit.sinks import Sinks  # noqa: E402
 from taut.audit.statistics.head_state import HeadState  # noqa: E402
 from taut.cli.comparison_table import show_comparison  # noqa: E402
@@ -210,9 +209,12 @@ def test_where_nothing_stands_out_it_is_said_what_was_looked_for(capsys, tmp_pat
     record = calm()
     show_record(record, 3)
     text = " ".join(capsys.readouterr().out.split())
-    assert f"Nothing stands out. Looked for: {LOOKED_FOR}" in text
+    looked_for = audit.findings(record).looked_for
+    assert "attention sinks" in looked_for
+    assert "consequence" not in looked_for  # nothing was estimated
+    assert f"Nothing stands out. Looked for: {looked_for}" in text
     audit.write_report(record, tmp_path / "a.html")
-    assert LOOKED_FOR in (tmp_path / "a.html").read_text()
+    assert looked_for in (tmp_path / "a.html").read_text()
     record.layers[0].state.maxima["range"][0] = 194.0
     show_record(record, 3)
     assert "Nothing stands out" not in capsys.readouterr().out

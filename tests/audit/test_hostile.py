@@ -169,7 +169,7 @@ def test_a_batch_counts_whole_or_not_at_all():
 
 
 SLOW = """
-import time, torch
+import os, time, torch
 from torch import nn
 class Slow(nn.Module):
     def __init__(self):
@@ -179,7 +179,7 @@ class Slow(nn.Module):
         self.b = nn.MultiheadAttention(8, 2, batch_first=True)
     def forward(self, x):
         x = self.a(x, x, x)[0]
-        time.sleep(0.05)
+        time.sleep(float(os.environ.get("SLOW", 0)))
         with open("batches", "a") as seen:
             seen.write(".")
         return self.b(x, x, x)[0]
@@ -193,7 +193,7 @@ def test_ctrl_c_and_the_same_command_again(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(120, 5, 8)).astype("f4"))
     call = [sys.executable, "-m", "taut", "audit", "mine:model", "--data", "x.npy",
             "--batch-size", "2", "--epsilons", "", "--output-dir"]  # fmt: skip
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "SLOW": "0.05"}
     expected = json.loads(taut(*call[3:], "a", "--json", cwd=tmp_path).stdout)
     (tmp_path / "batches").unlink()
     running = subprocess.Popen([*call, "b"], cwd=tmp_path, env=env, stderr=subprocess.PIPE,

@@ -80,33 +80,32 @@ resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 from pathlib import Path
 from taut.audit import Record
 from taut.cli.ls import show_folder
-show_folder(Path(sys.argv[1]).parent)
-try:
-    Record.load(Path(sys.argv[1]))
-except ValueError as error:
-    print(error)
+show_folder(Path(sys.argv[1]))
+for file in sorted(Path(sys.argv[1]).iterdir()):
+    try:
+        Record.load(file)
+    except ValueError as error:
+        print(error)
 """
 
 
-@pytest.mark.parametrize("what", ["heads", "norms", "grid", "rows"])
-def test_sizes_that_are_not_there_take_no_memory(data, tmp_path, what):
-    hostile = copy.deepcopy(data)
-    layer = hostile["layers"][0]
-    if what == "heads":
-        layer["heads"] = 1_000_000_000
-    elif what == "norms":
-        layer["norms"] = [1 + i / 1e6 for i in range(200_000)]
-        layer["heads"] = 1_000_000
-    elif what == "grid":
-        layer["grid"]["norms"] = [3.0] * 100_000
-        layer["grid"]["epsilons"] = [0.1] * 100_000
-    else:
-        layer["counts"]["rows"] = [10**15] * len(layer["counts"]["rows"])
-    file = save(hostile, tmp_path / "a.json")
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(file)], capture_output=True,
+def test_sizes_that_are_not_there_take_no_memory(data, tmp_path):
+    """All in one process: each file alone would exceed its limit, if it were believed."""
+    hostile = {name: copy.deepcopy(data) for name in ("heads", "norms", "grid", "rows")}
+    layers = {name: each["layers"][0] for name, each in hostile.items()}
+    layers["heads"]["heads"] = 1_000_000_000
+    layers["norms"]["norms"] = [1 + i / 1e6 for i in range(200_000)]
+    layers["norms"]["heads"] = 1_000_000
+    layers["grid"]["grid"]["norms"] = [3.0] * 100_000
+    layers["grid"]["grid"]["epsilons"] = [0.1] * 100_000
+    layers["rows"]["counts"]["rows"] = [10**15] * len(layers["rows"]["counts"]["rows"])
+    for name, each in hostile.items():
+        save(each, tmp_path / f"{name}.json")
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True,
                           text=True, timeout=120)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "a.json is not a whole record of an audit" in done.stdout
+    for name in hostile:
+        assert f"{name}.json is not a whole record of an audit" in done.stdout
 
 
 def test_huge_and_deep_files(tmp_path, monkeypatch):
@@ -152,7 +151,7 @@ def test_no_mutation_ends_in_a_traceback(data, tmp_path, capsys):
     source = random.Random(1)
     every = [(path, wrong) for path in places(data) if path for wrong in (*WRONG, DEL, TWICE)]
     taken = 0
-    for path, wrong in source.sample(every, 1000):
+    for path, wrong in source.sample(every, 400):
         hostile = copy.deepcopy(data)
         inside = hostile
         for step in path[:-1]:
@@ -173,7 +172,7 @@ def test_no_mutation_ends_in_a_traceback(data, tmp_path, capsys):
         if taken % 5 == 0:
             show_record(found, 3)
             audit.write_report(found, tmp_path / "a.html")
-    assert taken < 300
+    assert 5 <= taken < 120
     show_folder(tmp_path)
     assert "\x1b" not in capsys.readouterr().out
 

@@ -265,6 +265,7 @@ def test_bad_commands_say_why(arguments, words, folder, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow  # test_resume.py has several processes by day, without torchrun
 def test_two_processes_give_the_record_of_one(folder, tmp_path):
     words = ["the cat sat", "the dog ran", "the cat", "dog", "the dog sat", "cat", "sat the dog"]
     (tmp_path / "lines.txt").write_text("\n".join(words))

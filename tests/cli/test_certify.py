@@ -124,6 +124,46 @@ def test_encoder_decoder_models_read_text(tmp_path):
     assert json.loads(done.stdout)["upper"][0] > 0
 
 
+@pytest.fixture
+def relu_network(tmp_path):
+    """A ReLU network whose certified radius at (1, 1) is far below the true one."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\ndef net():\n    torch.manual_seed(2)\n"
+        "    sizes = (2, 12), (12, 12), (12, 2)\n"
+        "    a, b, c = (torch.nn.Linear(*size) for size in sizes)\n"
+        "    return torch.nn.Sequential(a, torch.nn.ReLU(), b, torch.nn.ReLU(), c).double()\n"
+    )
+    np.save(tmp_path / "x.npy", np.array([[1.0, 1.0]]))
+    return tmp_path
+
+
+def test_a_radius_is_decided_by_branches(relu_network):
+    """Beyond the certified radius ReLUs are branched on, until time is up."""
+    asked = ("mine:net", "--inputs", "x.npy", "--classify", "--json", "--local", "no")
+    plain = json.loads(run(*asked, cwd=relu_network).stdout)["classes"]["norms"]["linf"]
+    assert "verdicts" not in plain
+    between = (plain["radius"][0] * 1.3, plain["radius"][0] * 0.9, plain["attack"][0] * 1.02)
+    seen = []
+    for radius in between:
+        done = run(*asked, "--radius", radius, cwd=relu_network)
+        norms = json.loads(done.stdout)["classes"]["norms"]
+        (found,) = norms["linf"]["verdicts"]
+        seen.append((found["verdict"], found["reason"]))
+        if found["verdict"] == "refuted":
+            assert norms["linf"]["attack"][0] <= radius
+        if found["reason"] == "verify" and found["verdict"] == "proved":
+            assert found["lower"] > 0
+    assert seen == [("proved", "verify"), ("proved", "certified radius"), ("refuted", "verify")]
+
+
+def test_a_radius_that_is_not_decided_in_time_is_open(relu_network):
+    asked = ("mine:net", "--inputs", "x.npy", "--classify", "--local", "no", "--time-limit", 1e-6)
+    done = run(*asked, "--radius", "1.4", cwd=relu_network)
+    assert done.returncode == 0, done.stderr
+    assert "within 1.4" in done.stdout
+    assert "open" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -59,7 +59,7 @@ def test_every_command_has_help_and_two_examples(command):
     assert len(examples) >= 2
     assert all(example.startswith(f"taut {command}") for example in examples)
     assert "Show this help." in before
-    for raw in ("<bool>", "<str>", "<int", "<path>", "list["):
+    for raw in ("<bool>", "<str>", "<int", "<path>", "list[", "PATH", "TEXT "):
         assert raw not in before, "values are named in words"
 
 

@@ -58,7 +58,9 @@ def interpreter() -> Iterator[Callable[..., Any]]:
         )
 
 
-def compiled_kernel(dtype: str, bias: int, capability: int) -> str:
+def compiled_kernel(
+    dtype: str, bias: int, capability: int, *, width: int, chunk: int, rows: int, columns: int
+) -> str:
     """The kernel as PTX for a GPU that need not be there; ptxas has accepted it."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -66,7 +68,7 @@ def compiled_kernel(dtype: str, bias: int, capability: int) -> str:
 
     from taut.models._gpu_rows.triton_kernel import rows_kernel
 
-    constants = {"WIDTH": 80, "CHUNK": 32, "BIAS": bias, "ROWS": 32, "COLUMNS": 64}
+    constants = {"WIDTH": width, "CHUNK": chunk, "BIAS": bias, "ROWS": rows, "COLUMNS": columns}
     constants |= {"q_width": 1, "k_width": 1, "b_column": 1, "l_row": 1}
     types = {"query": f"*{dtype}", "key": f"*{dtype}", "bias": "*u8" if bias == 2 else f"*{dtype}"}
     types |= {"last_key": "*i64", "out": "*fp32", "factor": "fp32"}

@@ -324,20 +324,25 @@ def test_errors_say_what_is_wrong(change, words):
         row_numbers(**(inputs | change))
 
 
+SMALL = {"width": 24, "chunk": 16, "rows": 16, "columns": 32}  # compiles in seconds
+USUAL = {"width": 80, "chunk": 32, "rows": 32, "columns": 64}
+
+
 @needs_triton
 @pytest.mark.parametrize(
-    ("dtype", "bias", "capability"),
+    ("dtype", "bias", "capability", "sizes"),
     [
-        ("fp32", 0, 80),
-        pytest.param("bf16", 1, 90, marks=pytest.mark.slow),
-        pytest.param("fp16", 2, 75, marks=pytest.mark.slow),
+        ("fp32", 0, 80, SMALL),
+        pytest.param("fp32", 0, 80, USUAL, marks=pytest.mark.slow),
+        pytest.param("bf16", 1, 90, USUAL, marks=pytest.mark.slow),
+        pytest.param("fp16", 2, 75, USUAL, marks=pytest.mark.slow),
     ],
 )
-def test_the_kernel_compiles_for_gpus(tmp_path, dtype, bias, capability):
+def test_the_kernel_compiles_for_gpus(tmp_path, dtype, bias, capability, sizes):
     """Compiled without a GPU and without the interpreter: sums in float32, never TF32."""
     code = (
         "from tests.helpers.interpreted_rows import compiled_kernel; "
-        f"print(compiled_kernel({dtype!r}, {bias}, {capability}))"
+        f"print(compiled_kernel({dtype!r}, {bias}, {capability}, **{sizes}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=600,
@@ -347,5 +352,7 @@ def test_the_kernel_compiles_for_gpus(tmp_path, dtype, bias, capability):
     assert "fma.rn.f32" in done.stdout
     assert "tf32" not in done.stdout
     # Nothing but the products is fused, so that elements are rounded as the interpreter does.
-    products = 16 * 96  # of a thread: 32 · 64 / 256 scores of the padded width, unrolled
+    padded = -(-sizes["width"] // sizes["chunk"]) * sizes["chunk"]
+    scores = sizes["rows"] * sizes["columns"] // 256  # of a thread, computed in two passes
+    products = 2 * scores * padded
     assert done.stdout.count("fma.rn.f32") <= products

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
@@ -20,6 +18,7 @@ from taut.models._identity.source_files import is_own, source_files  # noqa: E40
 from taut.models.samples import Samples  # noqa: E402
 from tests.helpers.architectures import tiny  # noqa: E402
 from tests.helpers.audit_processes import options  # noqa: E402
+from tests.helpers.command_line import taut  # noqa: E402
 
 nn = torch.nn
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "ran"]
@@ -124,14 +123,10 @@ def test_code_of_ones_own(tmp_path):
     """A constant of a module that the model's file imports; the weights stay what they are."""
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(4, 5, 8)).astype("f4"))
     (tmp_path / "mine.py").write_text(OWN)
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
     found = []
     for scale in (1.0, 30.0):
         (tmp_path / "scales.py").write_text(f"INPUT = {scale}\n")
-        done = subprocess.run(
-            [sys.executable, "-m", "taut", "audit", "mine:model", "--data", "x.npy", "--json"],
-            cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
+        done = taut("audit", "mine:model", "--data", "x.npy", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         found.append(json.loads(done.stdout))
     assert found[0]["layers"] != found[1]["layers"]

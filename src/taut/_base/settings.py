@@ -116,8 +116,8 @@ class ModelSettings:
     inputs
         Text, a text file (one input a line), images or tensors: the model is bounded at them.
     radius
-        With inputs, the distance from them within which the bound holds; with a shape, the largest
-        length of a token.
+        With inputs, the distance from them within which the bound holds, and which is decided on
+        for their classes; with a shape, the largest length of a token.
     shape, context_shape
         Instead of inputs: all inputs of this shape, and those of the encoder.
     norm
@@ -127,12 +127,13 @@ class ModelSettings:
         ``"no"``.
     classify
         Whether to certify the radius of each input's class, in l1, l2 and l∞, and to attack it.
+        With a radius also whether the class holds within it: proved, refuted or open.
     synonyms, nearest_words
         A file of synonyms, or a number of nearest words: whether any combination of such words in
         the place of a text's own changes its class.
     time_limit
-        Seconds for the radii of each norm, and for the words of each text; what was certified until
-        then counts. None for no limit.
+        Seconds for the radii of each norm, for each verdict on a radius, and for the words of each
+        text; what was certified until then counts. None for no limit.
     limit, max_length
         Number of inputs, and tokens of an input, at most.
     seed

@@ -19,7 +19,7 @@ from taut.audit.consequence.interventions import interventions
 from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences, shown_rows
 from taut.audit.data_sentences import data_sentences
-from taut.audit.findings import LOOKED_FOR, Finding, Findings, findings
+from taut.audit.findings import Finding, Findings, findings
 from taut.audit.layer_record import LayerRecord
 from taut.audit.made import made_sentence
 from taut.audit.merge import Merged, merge
@@ -41,7 +41,6 @@ from taut.models import Captured, Missed, capture
 
 __all__ = [
     "LARGER_STEPS",
-    "LOOKED_FOR",
     "Auditor",
     "Captured",
     "Column",

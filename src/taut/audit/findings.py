@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,11 +23,11 @@ FAR = 3.0  # times the median of all heads, from which on a head is far above th
 FEWEST = 4  # heads, of which a median says what is usual
 STILL = 0.01  # below this mean constant a head hardly reacts, whatever the others do
 WIDE = 150 * math.log(2)  # scores so far apart: the smaller weight is 0 in float32, below 2^-150
-LOOKED_FOR = (
+_LOOKED_FOR = (
     "NaN and infinite scores, attention that could not be seen, heads most of whose rows are near "
     f"the limit, heads at {FAR:g} times the median mean constant or more, heads that put all "
     f"weight on one key or the same on all, attention sinks, scores more than {WIDE:.0f} apart, "
-    f"and scores that grow with depth.{IN_CONSEQUENCES}"
+    "and scores that grow with depth."
 )
 
 
@@ -41,11 +41,18 @@ class Finding(NamedTuple):
 
 
 class Findings(list[Finding]):
-    """What stands out in a record: a list, which a notebook shows as a table."""
+    """What stands out in a record: a list, which a notebook shows as a table.
+
+    ``looked_for`` says in a sentence what would have stood out.
+    """
+
+    def __init__(self, found: Iterable[Finding] = (), looked_for: str = _LOOKED_FOR) -> None:
+        super().__init__(found)
+        self.looked_for = looked_for
 
     def _repr_html_(self) -> str:
         if not self:
-            return html_lines(f"Nothing stands out. Looked for: {LOOKED_FOR}")
+            return html_lines(f"Nothing stands out. Looked for: {self.looked_for}")
         rows = [[each.kind, each.text, each.advice, f"{len(each.heads)}"] for each in self]
         return html_table(["finding", "what was seen", "what to do", "heads"], rows, numbers=(3,))
 
@@ -53,7 +60,8 @@ class Findings(list[Finding]):
 def findings(record: Record) -> Findings:
     """What stands out in a record, the gravest first."""
     rows = [row for row in record.heads if row["rows"]]
-    found = Findings([*_broken(record), *_missed(record)])
+    looked_for = _LOOKED_FOR + (IN_CONSEQUENCES if record.has_consequence else "")
+    found = Findings([*_broken(record), *_missed(record)], looked_for)
     if not rows:
         return found
     groups: dict[str, tuple[list[HeadRow], Callable[..., str], str]] = {

@@ -31,7 +31,7 @@ app = typer.Typer()
     cls=Command,
     epilog=examples(
         "taut certify sentence-transformers/all-MiniLM-L6-v2 --inputs lines.txt",
-        "taut certify ./my-classifier --inputs images --classify --time-limit 60",
+        "taut certify ./my-classifier --inputs images --classify --radius 0.1 --time-limit 60",
         "taut certify network.onnx --vnnlib property.vnnlib",
     ),
 )
@@ -54,8 +54,8 @@ def certify(
     radius: Annotated[
         float | None,
         typer.Option(
-            help="With --inputs: bound every input within this distance. With --shape: largest "
-            "length of a token."
+            help="With --inputs: bound every input within this distance, and with --classify "
+            "decide whether its class holds there. With --shape: largest length of a token."
         ),
     ] = ModelSettings.radius,
     shape: Annotated[
@@ -90,14 +90,16 @@ def certify(
         bool,
         typer.Option(
             "--classify",
-            help="Certify the radius of each input's class in l1, l2 and linf, and attack it.",
+            help="Certify the radius of each input's class in l1, l2 and linf, and attack it. "
+            "With --radius, also decide it: proved, refuted or open.",
         ),
     ] = ModelSettings.classify,
     synonyms: Annotated[
         str | None,
         typer.Option(
+            metavar="FILE",
             help="File of synonyms ('film: movie, picture' in each line, or JSON): can any "
-            "combination of them change the class of a text?"
+            "combination of them change the class of a text?",
         ),
     ] = ModelSettings.synonyms,
     nearest_words: Annotated[
@@ -108,24 +110,28 @@ def certify(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="With --classify: seconds for the radii of each norm. With replaced words: "
-            "seconds for each text. With --vnnlib: seconds for the verdict.",
+            help="With --classify: seconds for the radii of each norm, and for each verdict. With "
+            "replaced words: seconds for each text. With --vnnlib: seconds for the verdict.",
         ),
     ] = ModelSettings.time_limit,
     vnnlib: Annotated[
         Path | None,
         typer.Option(
-            help="Property of an ONNX network: a VNN-LIB file. Both files may be compressed (.gz)."
+            metavar="FILE",
+            help="Property of an ONNX network: a VNN-LIB file. Both files may be compressed (.gz).",
         ),
     ] = None,
     counterexample: Annotated[
         Path | None,
-        typer.Option(help="With --vnnlib: file for the input that refutes the property."),
+        typer.Option(
+            metavar="FILE", help="With --vnnlib: file for the input that refutes the property."
+        ),
     ] = None,
     output_dir: Annotated[
         Path | None,
         typer.Option(
-            help="With --vnnlib: folder for the state, so that the same command carries on."
+            metavar="FOLDER",
+            help="With --vnnlib: folder for the state, so that the same command carries on.",
         ),
     ] = None,
     dtype: Dtype = ModelSettings.dtype,
@@ -242,14 +248,26 @@ def _show_radii(found: ModelCertificate) -> None:
 
     if found.inputs is None or not found.classes:
         return
-    heads = ("input", "class", "margin", "norm", "certified radius (lower)", "attack (upper)")
+    heads = ["input", "class", "margin", "norm", "certified radius (lower)", "attack (upper)"]
+    decided = [f"within {found.settings.radius:g}"] if found.classes[0].verdicts else []
     estimated = any(each.certified.rounding == "estimated" for each in found.classes)
     rounding = "rounding estimated" if estimated else "rounding proved"
-    table = Table(*heads, title=f"How far each input may move ({rounding})")
+    table = Table(*heads, *decided, title=f"How far each input may move ({rounding})")
     for index, label in enumerate(found.inputs.labels):
         for norm, each in enumerate(found.classes):
             first = each.certified
             lead = (label[:40], str(first.predicted[index]), f"{first.margin[index]:.4g}")
             start = ("", "", "") if norm else lead
-            table.add_row(*cells(*start, each.name, *found.radius(norm, index)))
+            verdict = [each.verdicts[index].verdict] if decided else []
+            table.add_row(*cells(*start, each.name, *found.radius(norm, index), *verdict))
     Console().print(table)
+    _show_verdicts(found)
+
+
+def _show_verdicts(found: ModelCertificate) -> None:
+    """What was tried where the certified radius did not answer."""
+    assert found.inputs is not None
+    for each in found.classes:
+        for label, verdict in zip(found.inputs.labels, each.verdicts, strict=False):
+            if verdict.details is not None:
+                say(f"{label[:40]} in {each.name}: {verdict.told}")

@@ -27,7 +27,9 @@ def compare(
             "record for each step (step-100.json)."
         ),
     ],
-    output: Annotated[Path | None, typer.Option(help="Also write a page, an HTML file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a page, an HTML file.")
+    ] = None,
     show: Annotated[
         int, typer.Option(help="Number of heads to list, those that changed most first.")
     ] = 10,

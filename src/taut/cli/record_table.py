@@ -9,7 +9,6 @@ from taut._base.number_text import number_text
 from taut._base.terminal_text import cells, say, shortened
 from taut.audit import (
     LARGER_STEPS,
-    LOOKED_FOR,
     Record,
     consequence_sentence,
     coverage_sentences,
@@ -56,7 +55,7 @@ def show_record(record: Record, lines: int) -> None:
     for finding in found:
         say(f"- {finding.text} {finding.advice}".rstrip())
     if not found:
-        say(f"Nothing stands out. Looked for: {LOOKED_FOR}")
+        say(f"Nothing stands out. Looked for: {found.looked_for}")
 
 
 # Words and formats that are shorter than in the report: a terminal is narrow.

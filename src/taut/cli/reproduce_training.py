@@ -13,18 +13,27 @@ from taut.reproduce import Options
 
 app = typer.Typer()
 FOLDER = Options().folder
-OutputDir = Annotated[Path, typer.Option(help="Folder for records, pages, figures and runs.")]
+OutputDir = Annotated[
+    Path, typer.Option(metavar="FOLDER", help="Folder for records, pages, figures and runs.")
+]
 Methods = Annotated[
     str,
     typer.Option(
+        metavar="LIST",
         help="Comma-separated training methods: base, VAR-I=STRENGTH, VAR-II=, VAR-III=, "
         "local=STRENGTH, cap=SIGMA, cosine; by default base and the paper's variants.",
     ),
 ]
 Seeds = Annotated[int, typer.Option(help="Number of runs of each method, each from its own seed.")]
-Size = Annotated[str, typer.Option(help="Size of the model: tiny, small, base or big.")]
-Family = Annotated[str, typer.Option(help="Architecture of the model: marian or bart.")]
-TokenKind = Annotated[str, typer.Option(help="Kind of tokens: bpe, unigram or characters.")]
+Size = Annotated[
+    str, typer.Option(metavar="SIZE", help="Size of the model: tiny, small, base or big.")
+]
+Family = Annotated[
+    str, typer.Option(metavar="NAME", help="Architecture of the model: marian or bart.")
+]
+TokenKind = Annotated[
+    str, typer.Option(metavar="KIND", help="Kind of tokens: bpe, unigram or characters.")
+]
 Vocabulary = Annotated[int, typer.Option(help="Largest number of different tokens.")]
 Longest = Annotated[
     int | None,
@@ -42,7 +51,7 @@ Every = Annotated[int, typer.Option(help="Number of steps between two validation
 Patience = Annotated[
     int, typer.Option(help="End a run after this many validations without improvement.")
 ]
-Precision = Annotated[str, typer.Option(help="Mixed precision: no, fp16 or bf16.")]
+Precision = Annotated[str, typer.Option(metavar="TYPE", help="Mixed precision: no, fp16 or bf16.")]
 Limit = Annotated[int | None, typer.Option(help="Largest number of pairs to train on.")]
 HeldOut = Annotated[
     int | None, typer.Option(help="Largest number of pairs for validation and for test.")
@@ -62,17 +71,24 @@ def translation(  # arguments are read from the context, all alike
     data: Annotated[
         str,
         typer.Option(
-            help="Folder with train.de, train.en and the like; catalogs (translations of "
-            "installed programs); iwslt14-de-en and other sets of the paper; hf:NAME:CONFIGURATION."
+            metavar="FOLDER|NAME",
+            help="Folder with train.de, train.en and the like; catalogs (translations of installed "
+            "programs); iwslt14-de-en and other sets of the paper; hf:NAME:CONFIGURATION.",
         ),
     ] = "catalogs",
-    source: Annotated[str, typer.Option("--from", help="Language to translate from.")] = "de",
-    target: Annotated[str, typer.Option("--to", help="Language to translate into.")] = "en",
+    source: Annotated[
+        str, typer.Option("--from", metavar="LANGUAGE", help="Language to translate from.")
+    ] = "de",
+    target: Annotated[
+        str, typer.Option("--to", metavar="LANGUAGE", help="Language to translate into.")
+    ] = "en",
     test: Annotated[
-        str | None, typer.Option(help="Name of the test set, if the folder has several.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the test set, if the folder has several."),
     ] = None,
     ntrex: Annotated[
-        str | None, typer.Option(help="Folder of NTREX, used as a second test set.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder of NTREX, used as a second test set."),
     ] = None,
     methods: Methods = "",
     seeds: Seeds = 3,
@@ -116,8 +132,9 @@ def dialogue(  # arguments are read from the context, all alike
     data: Annotated[
         str,
         typer.Option(
+            metavar="FOLDER|NAME",
             help="Folder of DailyDialog (its zip files, or the texts in them), or persona-chat "
-            "(from the Hub)."
+            "(from the Hub).",
         ),
     ] = "persona-chat",
     turns: Annotated[int, typer.Option(help="Number of turns of a dialogue before a reply.")] = 1,

@@ -5,9 +5,10 @@ Every :class:`Constraint` has the same verbs: ``start``, ``penalty``, ``after_st
 :class:`Projection` and :class:`QKClip` change the weights after a step, and
 :class:`SigmaReparametrisation` and :class:`SoftCap` are parts of the model.
 :class:`CosineAttention` and :class:`L2Attention` are attention layers with a Lipschitz constant;
-:func:`swap_attention` puts them into a model. :class:`Monitor` measures attention from time to time
-without changing the training. :class:`HuggingFaceConstraints`, :class:`LightningConstraints` and
-others are callbacks for trainers. Needs PyTorch, the extra ``torch``.
+:func:`swap_attention` puts them into a model. :func:`cap` limits the singular values of matrices.
+:class:`Monitor` measures attention from time to time without changing the training.
+:class:`HuggingFaceConstraints`, :class:`LightningConstraints` and others are callbacks for
+trainers. Needs PyTorch, the extra ``torch``.
 """
 
 from typing import TYPE_CHECKING, Any

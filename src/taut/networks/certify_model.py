@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 from taut._base.bound import Bound
 from taut._base.domain import At, Ball, Everywhere
-from taut._base.rounding import Numbers
 from taut._base.settings import ModelSettings
 from taut.models import ContinuousInputs, load, read_continuous_inputs
 from taut.networks.certificate import Certificate, shown, sides
 from taut.networks.certify import certify
-from taut.networks.classifier import CertifiedRadius, certified_radius
+from taut.networks.class_radii import AttackedRadius, class_radii
 from taut.networks.derivative import local_lipschitz
 from taut.networks.domain_points import NetworkDomain
 from taut.networks.model_words import ReplacedWords, model_words
 from taut.networks.onnx_files.read import read_onnx
-
-
-class AttackedRadius(NamedTuple):
-    """A certified radius, and the smallest radius at which an attack changes each class."""
-
-    certified: CertifiedRadius
-    attack: Numbers
-
-    @property
-    def name(self) -> str:
-        """The norm."""
-        return f"l{self.certified.norm:g}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, for JSON; what is infinite is null."""
-        found = self.certified
-        return {
-            "radius": [float(v) for v in found.radius],
-            "attack": [float(v) if math.isfinite(v) else None for v in self.attack],
-            "first_order": [float(v) if math.isfinite(v) else None for v in found.first_order],
-            "rounding": found.rounding,
-            "finished": [bool(v) for v in found.finished],
-        }
 
 
 @dataclass(frozen=True)
@@ -62,8 +37,8 @@ class ModelCertificate:
     derivative
         The norm of the derivative at the inputs, or None.
     classes
-        The certified radius of each input's class in l1, l2 and l∞, with that of an attack; empty
-        if it was not asked for.
+        The certified radius of each input's class in l1, l2 and l∞, with that of an attack and,
+        if a radius was given, whether the class holds within it; empty if it was not asked for.
     words
         For each text, whether replaced words can change its class; empty if it was not asked for.
     inputs
@@ -172,34 +147,14 @@ def certify_model(
     if inputs is not None and settings.local != "no":
         progress("measuring the derivative at the inputs")
         derivative = _derivative(network, inputs, settings)
-    classes = []
+    classes: tuple[AttackedRadius, ...] = ()
     if inputs is not None and settings.classify:
-        for norm in (1, 2, math.inf):
-            stage = f"certifying the classes in l{norm}"
-            progress(stage)
-            radius = certified_radius(
-                network, inputs.x, mask=inputs.mask, norm=norm, time_limit=settings.time_limit,
-                progress=_counted(progress, stage),
-            )  # fmt: skip
-            progress(f"attacking the classes in l{norm}")
-            classes.append(AttackedRadius(radius, radius.attack_radius(seed=settings.seed)))
+        classes = class_radii(network, inputs, settings, progress)
     words: tuple[ReplacedWords, ...] = ()
     if inputs is not None and (settings.synonyms or settings.nearest_words):
         progress("replacing words")
         words = model_words(network, model, inputs.labels, settings)
-    return ModelCertificate(
-        model, settings, certificate, derivative, tuple(classes), words, inputs
-    )  # fmt: skip
-
-
-def _counted(progress: Callable[[str], object], stage: str) -> Callable[[int, int], object]:
-    """Progress through the inputs of a stage, told after each but the last."""
-
-    def told(done: int, all_: int) -> None:
-        if done < all_:
-            progress(f"{stage}, {done} of {all_} inputs done")
-
-    return told
+    return ModelCertificate(model, settings, certificate, derivative, classes, words, inputs)
 
 
 def _loaded(model: str, settings: ModelSettings) -> nn.Module:

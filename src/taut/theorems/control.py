@@ -26,4 +26,15 @@ CONTROL = (
         "attained where one singular value differs from 1, from above",
         "taut",
     ),
+    Theorem(
+        "cap-polynomial",
+        _CONTROL,
+        "σ_max(W − aW(WᵀW)^k) ≤ μ with a = (Λ − μ)/Λ^(2k+1), and the order of singular values is "
+        "kept",
+        "any matrix W with σ_max(W) ≤ Λ and μ ≤ Λ ≤ μ(2k + 1)/(2k), k ≥ 1",
+        "singular values become σ − aσ^(2k+1), which increases up to Λ as (2k + 1)aΛ^(2k) ≤ 1, and "
+        "is μ there",
+        "attained at σ_max(W) = Λ",
+        "taut",
+    ),
 )

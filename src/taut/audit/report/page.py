@@ -13,7 +13,7 @@ from taut.audit.consequence.columns import RANKED_BY
 from taut.audit.consequence.sentence import consequence_sentence
 from taut.audit.coverage import coverage_sentences, shown_rows
 from taut.audit.data_sentences import data_sentences
-from taut.audit.findings import LOOKED_FOR, Finding, findings
+from taut.audit.findings import Finding, findings
 from taut.audit.report.curves import LARGER_STEPS, curves
 from taut.audit.report.figures import MapLinks, distributions, groups, heat_maps
 from taut.audit.report.head_panel import HeadPanel, anchor, head_panels
@@ -92,7 +92,6 @@ def html(record: Record) -> str:
         findings=found,
         grave=GRAVE,
         places=_places(record, panels),
-        looked_for=LOOKED_FOR,
         pattern=layer_pattern(names),
         standing=standing_figure(record),
         panels=panels,

@@ -10,7 +10,8 @@ from torch import nn
 from taut._base.bound import Bound
 from taut._base.checks import real_number
 from taut.control.constraint import Constraint
-from taut.control.constraints.nearest_matrix import nearest_orthogonal, nearest_within
+from taut.control.constraints.capped_matrix import cap
+from taut.control.constraints.nearest_matrix import nearest_orthogonal
 from taut.control.verified import Verified, singular_values
 from taut.models import ROLES, Block, Only, chosen_blocks, distinct_blocks
 
@@ -152,4 +153,4 @@ class Projection(Constraint):
     def _project(self, matrix: torch.Tensor) -> torch.Tensor:
         if self.limit is None:
             return nearest_orthogonal(matrix)
-        return nearest_within(matrix, self.limit)
+        return cap(matrix, self.limit)

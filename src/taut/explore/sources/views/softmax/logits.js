@@ -31,7 +31,7 @@ export class LogitPanel {
       change: (temperature) => store.update("softmax", { temperature: Number(temperature.toPrecision(4)) }),
     });
     this.norm = slider({
-      label: "Norm l_p", hint: "How changes are measured: l1 adds them up, l2 is the usual length, l∞ takes the largest.",
+      label: "Norm: exponent p", hint: "How changes are measured: l1 adds them up, l2 is the usual length, l∞ takes the largest.",
       range: [0, 1], step: 0.005, limits: [1, Infinity], toSlider: (p) => 1 - 1 / p, fromSlider: (place) => rounded(1 / (1 - place)),
       change: (p) => store.update("softmax", { p }), say: (p) => (p === Infinity ? "p is infinite" : `p is ${p}`),
     });

@@ -13,7 +13,7 @@ export class StepCurve {
     this.result = element("p", { class: "result" });
     this.node = card("Small steps, large steps",
       "How far the probabilities really go along the push, and two ceilings that hold from every starting point: the straight line, good for small steps, and the tanh curve, which never leaves the room that probabilities have.",
-      [this.figure, legend([["truth", "true change"], ["bound", "proved ceiling, the lower of the two"], ["linear", "straight line"], ["tanh", "tanh curve"]]), this.result]);
+      [this.figure, legend([["truth", "true change"], ["bound broad", "proved ceiling, the lower of the two"], ["linear", "straight line"], ["tanh", "tanh curve"]]), this.result]);
   }
 
   /** @param {number[]} logits @param {number[]} step @param {number} p @param {number} scale @param {number} size @param {number} width */
@@ -29,10 +29,10 @@ export class StepCurve {
       { range: [0, far], label: `size of the step in ${normName(p)}`, ticks: roundTicks(far) },
       { range: [0, top], label: "change", ticks: roundTicks(top) });
     const cut = xs.filter((_, i) => bounds[i].linear <= top).length;
+    plot.area(xs, truth, bounds.map(({ least }) => least), "bound");
+    plot.line(xs, bounds.map(({ least }) => least), "bound broad"); // broad, so that the one it is can be seen on it
     plot.line(xs.slice(0, cut), bounds.slice(0, cut).map(({ linear }) => linear), "linear");
     plot.line(xs, bounds.map(({ tanh }) => tanh), "tanh");
-    plot.area(xs, truth, bounds.map(({ least }) => least), "bound");
-    plot.line(xs, bounds.map(({ least }) => least), "bound");
     plot.line(xs, truth, "truth");
     plot.upright(size, "here");
     const real = trueStep(logits, step, p, scale);
