@@ -160,8 +160,14 @@ class Recorder(Setting):
     ) -> Any:
         """down(activation(gate x)·(value x))."""
         opened = self.activation(self.linear(x, *gate, name), function, name)
-        product = self.keep(ProductNode(opened, self.linear(x, *value, name)), name)
+        product = self.product(opened, self.linear(x, *value, name), name)
         return self.linear(product, *down, name)
+
+    def product(self, x: Node, y: Node, name: str | None = None) -> Any:
+        """Two nodes multiplied entry by entry."""
+        self.tokens_only(x)  # type: ignore[arg-type]
+        self.fits(y, x.width, "a product")  # type: ignore[arg-type]
+        return self.keep(ProductNode(x, y), name)
 
     def add(self, x: Node, y: Node) -> Any:
         """The sum of two nodes."""
