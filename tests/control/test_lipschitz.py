@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import taut
-from taut.control import LipschitzTransformer, WeightLimits
+from taut.control import LipschitzTransformer, WeightLimits, lipschitz_like
 from taut.networks import certify
 
 SMALL = {"tokens": 4, "width": 8, "layers": 2, "heads": 2}
@@ -181,3 +181,22 @@ def test_bad_models_and_inputs_are_refused():
         broken.output.fill_(torch.nan)
     with pytest.raises(ValueError, match=r"NaN|not a number|finite"):
         WeightLimits(broken).start()
+
+
+def test_models_of_the_size_of_others():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=11, n_positions=6, n_embd=8, n_layer=2, n_head=2)
+    model = lipschitz_like(config, target=3.0)
+    assert model(torch.zeros(1, 6, dtype=torch.long)).shape == (1, 6, 11)
+    assert model.blocks[0].first.shape == (32, 8)
+    config = transformers.ViTConfig(
+        image_size=8, patch_size=4, num_channels=1, hidden_size=8, num_hidden_layers=1,
+        num_attention_heads=2, intermediate_size=16,
+    )  # fmt: skip
+    model = lipschitz_like(config, target=1.0, outputs=3, activation="maxmin")
+    assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 3)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 1)
+    with pytest.raises(TypeError, match="pass words=, tokens="):
+        lipschitz_like(encoder, target=1.0)
+    with pytest.raises(TypeError, match="no sizes that are known"):
+        lipschitz_like(nn.Linear(2, 2), target=1.0)

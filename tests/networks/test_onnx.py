@@ -60,6 +60,51 @@ class RmsNorm(nn.Module):
         return self.gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-3))
 
 
+class Gate(nn.Module):
+    """A gated MLP, as in language models of today."""
+
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.gate, self.value, self.down = (
+            nn.Linear(*size) for size in ((width, hidden), (width, hidden), (hidden, width))
+        )
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.value(x))
+
+
+class RotaryAttention(nn.Module):
+    """Queries and keys turned by their position, keys and values shared by two heads each."""
+
+    def __init__(self, width, tokens, sine_first):
+        super().__init__()
+        self.q, self.k, self.v = (
+            nn.Linear(width, size) for size in (width, width // 2, width // 2)
+        )
+        angle = torch.arange(tokens)[:, None] * torch.tensor([1.0, 0.1]).repeat(2)
+        self.register_buffer("cos", angle.cos())
+        self.register_buffer("sin", angle.sin())
+        self.sine_first = sine_first
+
+    def turned(self, x):
+        left, right = x.chunk(2, -1)
+        parts = torch.cat((-right, left), -1) * self.sin, x * self.cos
+        return parts[0] + parts[1] if self.sine_first else parts[1] + parts[0]
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        q, k, v = (
+            f(x).reshape(batch, tokens, -1, 4).transpose(1, 2) for f in (self.q, self.k, self.v)
+        )
+        q, k = self.turned(q), self.turned(k)
+        k, v = (each[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for each in (k, v))
+        return (
+            (((q @ k.transpose(-1, -2)) / 2).softmax(-1) @ v)
+            .transpose(1, 2)
+            .reshape(batch, tokens, width)
+        )
+
+
 def causal(x):
     """Attention of tokens to those before them, without maps of its own."""
     later = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
@@ -104,6 +149,23 @@ CASES = {
     ),
     "scaled norm": (lambda: Then(lambda y: nn.functional.layer_norm(3 * y, (6,)), nn.Linear(4, 6)),
                     (3, 4)),
+    "gate": (lambda: nn.Sequential(nn.Linear(4, 6), Gate(6, 9), nn.Linear(6, 2)), (3, 4)),
+    "gates of tokens": (lambda: Then(lambda y: y * y[:, :1].relu(), nn.Linear(4, 6)), (3, 4)),
+    "rotary positions": (lambda: nn.Sequential(nn.Linear(5, 16), RotaryAttention(16, 3, False)),
+                         (3, 5)),
+    "rotary positions, sines first": (
+        lambda: nn.Sequential(RotaryAttention(16, 3, True), Gate(16, 8)), (3, 16),
+    ),
+    "largest": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 2), nn.MaxPool2d(3, stride=2, padding=1), nn.ELU(),
+            nn.Conv2d(3, 4, 2), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(4, 3),
+        ), (2, 7, 6),
+    ),
+    "largest of a sequence": (
+        lambda: nn.Sequential(nn.MaxPool1d(2, 1, dilation=2), nn.Flatten(), nn.Linear(6, 3)),
+        (2, 5),
+    ),
     "hidden scores": (lambda: Then(causal, nn.Linear(4, 6)), (3, 4)),
     "joined": (
         lambda: Then(lambda y: torch.cat((y[:, :1], 2 - y.relu(), -y / 3), 1), nn.Linear(4, 4)),
@@ -197,7 +259,9 @@ def test_compressed_files(tmp_path):
 @pytest.mark.parametrize(
     ("node", "words"),
     [
-        (helper.make_node("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2]), "MaxPool.*'pool'"),
+        (helper.make_node("MaxPool", ["x"], ["y", "at"], "pool", kernel_shape=[2]),
+         "MaxPool.*'pool'.*places"),
+        (helper.make_node("LRN", ["x"], ["y"], "local", size=3), "LRN.*'local'"),
         (helper.make_node("Sin", ["x"], ["y"], "wave"), "Sin.*'wave'"),
         (helper.make_node("Mish", ["x"], ["y"], "m", domain="com.other"), "'m'.*com.other"),
         (helper.make_node("Dropout", ["x", "", "yes"], ["y"], "drop"), "'drop'.*training mode"),
@@ -215,7 +279,6 @@ def test_an_unknown_operation_is_named_with_its_node(node, words, tmp_path):
     ("nodes", "words"),
     [
         ([("Mul", ["x", "x"], "s"), ("Sigmoid", ["s"], "y")], "Sigmoid|known activations"),
-        ([("Relu", ["x"], "r"), ("Mul", ["x", "r"], "y")], "Mul.*multiplies two values"),
         ([("MatMul", ["x", "x"], "y")], "queries and keys"),
         ([("Div", ["c", "x"], "y")], "Div.*divides by a value"),
         ([("Pow", ["x", "half"], "y")], "Pow.*exponent 0.5"),

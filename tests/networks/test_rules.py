@@ -442,3 +442,39 @@ def test_soft_caps_and_norms_of_queries_hold():
         matrix = torch.autograd.functional.jacobian(module, x).reshape(20, 20)
         assert float(torch.linalg.matrix_norm(matrix, 2)) <= ball
         assert np.isfinite(ball)
+
+
+class Gated(nn.Module):
+    """The product of two paths, with nothing else around it."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.gate, self.value = (nn.Linear(width, width, bias=False).double() for _ in range(2))
+
+    def forward(self, x):
+        return self.gate(x) * self.value(x)
+
+
+@tt.register(Gated)
+def _gated(run, module, x):
+    return run.product(run(module.gate, x, "gate"), run(module.value, x, "value"))
+
+
+@pytest.mark.parametrize("norm", ["l2", "token"])
+@pytest.mark.parametrize("seed", range(3))
+def test_products_of_two_paths_are_bounded(norm, seed):
+    """No derivative on the domain exceeds the constant; one entry by itself attains it."""
+    torch.manual_seed(seed)
+    for width in (1, 3):
+        net, radius = Gated(width).requires_grad_(False), 0.7
+        x = torch.randn(1, 1, width, dtype=torch.float64)
+        near = float(tt.certify(net, taut.At(x, radius), norm=norm).bound.upper[0])
+        ball = float(tt.certify(net, taut.Ball(radius, shape=(1, width)), norm=norm).bound.upper[0])
+        for centre, bound in ((x, near), (torch.zeros_like(x), ball)):
+            away = torch.randn(200, 1, 1, width, dtype=torch.float64)
+            points = centre + radius * away / away.norm(dim=-1, keepdim=True)
+            slopes = torch.func.vmap(torch.func.jacrev(net))(points).reshape(200, width, width)
+            steepest = float(torch.linalg.matrix_norm(slopes, 2).max())
+            assert steepest <= bound * (1 + 1e-12)
+            if width == 1:  # (ax)(bx) has the slope 2abx
+                assert steepest == pytest.approx(bound)

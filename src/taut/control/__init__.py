@@ -33,6 +33,7 @@ from taut.control.layers.l2 import L2Attention
 from taut.control.layers.swap import swap_attention
 from taut.control.layers.swapped import Swapped
 from taut.control.lipschitz import rules as _rules  # noqa: F401  (enters them in the register)
+from taut.control.lipschitz.convert import lipschitz_like
 from taut.control.lipschitz.limits import WeightLimits
 from taut.control.lipschitz.transformer import LipschitzTransformer
 from taut.control.monitor.alarms import AttentionWarning
@@ -74,6 +75,7 @@ __all__ = [
     "WeightLimits",
     "cap",
     "find_blocks",
+    "lipschitz_like",
     "swap_attention",
 ]
 

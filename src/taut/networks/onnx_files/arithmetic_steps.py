@@ -1,7 +1,8 @@
-"""Sums, products and quotients in ONNX files: residuals, biases, factors, norm layers, GELU."""
+"""Sums, products and quotients in ONNX files: residuals, gates, factors, norm layers, GELU."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def _sum(walk: Walk, step: Step, given: list[Any]) -> Any:
             both = _as_polynomial(one, other)
             if both is not None:
                 return one.plus(both)
-    return _added(walk, walk.entries(left), walk.entries(right))
+    return _together_by(walk, walk.run.add, walk.entries(left), walk.entries(right))
 
 
 def _as_polynomial(one: Polynomial, other: Any) -> Polynomial | None:
@@ -71,13 +72,15 @@ def _is_bias(x: PlacedEntries, fixed: torch.Tensor) -> bool:
     return plain and fixed.numel() == width and fixed.shape[-1] == width
 
 
-def _added(walk: Walk, left: PlacedEntries, right: PlacedEntries) -> PlacedEntries:
-    """The sum of two values, the second laid out as the first."""
+def _together_by(
+    walk: Walk, verb: Callable[[Any, Any], Any], left: PlacedEntries, right: PlacedEntries
+) -> PlacedEntries:
+    """The sum or product of two values, the second laid out as the first."""
     shape = np.broadcast_shapes(left.shape, right.shape)
     left, right = (each.moved(each.places.expand(shape)) for each in (left, right))
     node, places = walk.whole(left)
     rows = in_tokens(node, places, right.places)
-    return PlacedEntries(TokenSource(walk.run.add(node, walk.laid(right, rows))), places)
+    return PlacedEntries(TokenSource(verb(node, walk.laid(right, rows))), places)
 
 
 @reads("Mul", "Div")
@@ -105,7 +108,7 @@ def _product(walk: Walk, step: Step, given: list[Any]) -> Any:
             second = _as_polynomial(first, other)
             if second is not None:
                 return first.times(second)
-    raise walk.unknown("it multiplies two values that depend on the input")
+    return _together_by(walk, walk.run.product, walk.entries(left), walk.entries(right))
 
 
 def _times(walk: Walk, value: Any, fixed: torch.Tensor) -> Any:

@@ -64,7 +64,9 @@ def attended(walk: Walk, step: Step, weights: ScoreProduct, values: PlacedEntrie
     y, key = _projection(walk, weights.keys)
     z, value = _projection(walk, values)
     if y is not z:
-        raise walk.unknown("keys and values must be linear maps of the same tokens")
+        if y.tokens != z.tokens:
+            raise walk.unknown("keys and values must be made of equally many tokens")
+        y, key, value = _beside(walk, y, key, z, value)
     scale = weights.scale * weights.queries.factor * weights.keys.factor
     if not 0 < scale < float("inf"):
         raise walk.unknown(f"the scale of its scores is {scale:g}, which must be positive")
@@ -96,19 +98,35 @@ def _hidden(bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
 
 
 def _projection(walk: Walk, part: PlacedEntries) -> tuple[Any, Affine]:
-    """Tokens, and the linear map that makes queries, keys or values of them, head by head."""
-    x, (weight, bias) = part.tokens.affine()
+    """Tokens, and the linear map that makes queries, keys or values of them, head by head.
+
+    Entries that are not the same map of every token, such as those of rotary positions, are laid
+    out token by token first; the map only takes the heads apart then.
+    """
     if part.tokens.is_image:
         raise walk.unknown("its queries, keys and values must be made of tokens")
     places = part.places.reshape(-1, *part.shape[-2:])  # (heads, tokens, width)
     token, row = places // part.tokens.width, places % part.tokens.width
     order, rows = token[0, :, 0], row[:, 0]
     if not (bool((token == order[:, None]).all()) and bool((row == rows[:, None]).all())):
-        raise walk.unknown("its queries, keys and values must be the same maps of every token")
+        plain = PlacedEntries(part.tokens, part.places)  # the factor is part of the scale
+        x = walk.laid(plain, places.transpose(0, 1).flatten(1))
+        return x, (torch.eye(x.width, dtype=torch.float64), None)
+    x, (weight, bias) = part.tokens.affine()
     if not torch.equal(order, torch.arange(x.tokens)):
         x = _chosen(walk, x, order)
     flat = rows.flatten()
     return x, (weight[flat], None if bias is None else bias[flat])
+
+
+def _beside(walk: Walk, y: Any, key: Affine, z: Any, value: Affine) -> tuple[Any, Affine, Affine]:
+    """Keys and values of different tokens as maps of one, which has both side by side."""
+    before, after = (
+        (torch.cat((weight, weight.new_zeros(len(weight), width)), dim=1))
+        for (weight, _), width in ((key, z.width), (value, y.width))
+    )
+    after = after.roll(y.width, dims=1)  # the values read the second half
+    return walk.run.beside(y, z), (before, key[1]), (after, value[1])
 
 
 def _chosen(walk: Walk, x: Any, order: torch.Tensor) -> Any:

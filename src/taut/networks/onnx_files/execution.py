@@ -71,6 +71,15 @@ def _average(step: Step, given: Values) -> torch.Tensor:
     return pool(functional.pad(given[0], lie.around), lie.size, lie.stride)
 
 
+def _largest(step: Step, given: Values) -> torch.Tensor:
+    lie = windows(step, list(step.get("kernel_shape")))
+    if len(step.outputs) > 1:
+        raise UnknownOperationError(step, "the places of its largest entries are not supported")
+    pool = functional.max_pool1d if len(lie.size) == 1 else functional.max_pool2d
+    padded = functional.pad(given[0], lie.around, value=-torch.inf)
+    return pool(padded, lie.size, lie.stride, 0, lie.dilation)
+
+
 def _softmax(step: Step, given: Values) -> torch.Tensor:
     return torch.softmax(given[0], dim=softmax_axis(step, given[0].ndim))
 
@@ -119,8 +128,12 @@ COMPUTED: dict[str, Callable[[Step, Values], torch.Tensor]] = {
     "GlobalAveragePool": lambda step, given: given[0].mean(
         dim=tuple(range(2, given[0].ndim)), keepdim=True
     ),
+    "GlobalMaxPool": lambda step, given: given[0].amax(
+        dim=tuple(range(2, given[0].ndim)), keepdim=True
+    ),
     "LayerNormalization": _layer_norm,
     "MatMul": _plain(torch.matmul),
+    "MaxPool": _largest,
     "Mul": _plain(torch.mul),
     "Neg": _plain(torch.neg),
     "Pow": _plain(torch.pow),

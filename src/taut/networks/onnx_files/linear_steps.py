@@ -12,7 +12,7 @@ from taut.networks.onnx_files.polynomial import Polynomial
 from taut.networks.onnx_files.step import Step
 from taut.networks.onnx_files.symbols import NormPart, PlacedEntries, ScoreProduct, TokenSource
 from taut.networks.onnx_files.walk import Walk, in_tokens, reads
-from taut.networks.onnx_files.windows import window_places, windows
+from taut.networks.onnx_files.windows import pooled_places, window_places, windows
 from taut.networks.operations.normalisation import FixedNorm
 
 
@@ -68,18 +68,10 @@ def _convolution(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
 @reads("AveragePool", "GlobalAveragePool")
 def _pooled(walk: Walk, step: Step, given: list[Any]) -> PlacedEntries:
     x = walk.entries(given[0])
-    channels, image = x.shape[1], x.shape[2:]
-    if step.kind == "GlobalAveragePool":
-        rows, lattice = x.places.reshape(channels, -1), [1] * len(image)
-    else:
-        each = x.places.reshape(channels, 1, *image)  # windows of every channel by itself
-        found = [
-            window_places(c[None], windows(step, list(step.get("kernel_shape")))) for c in each
-        ]
-        rows, lattice = torch.cat([part[0] for part in found]), found[0][1]
+    rows, lattice = pooled_places(step, x.places)
     weight = torch.full((1, rows.shape[1]), 1 / rows.shape[1], dtype=torch.float64)
     tokens = mapped(walk, walk.laid(x, rows), weight, None, step.name)
-    return PlacedEntries(tokens, torch.arange(tokens.count).reshape(1, channels, *lattice))
+    return PlacedEntries(tokens, torch.arange(tokens.count).reshape(1, x.shape[1], *lattice))
 
 
 @reads("ReduceMean", "ReduceSum")

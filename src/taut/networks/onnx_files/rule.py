@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import taut.networks.onnx_files.arithmetic_steps
-import taut.networks.onnx_files.linear_steps  # noqa: F401  (both enter how they are read)
+import taut.networks.onnx_files.largest_steps
+import taut.networks.onnx_files.linear_steps  # noqa: F401  (all enter how they are read)
 from taut.networks.interpreter import Interpreter
 from taut.networks.onnx_files.network import OnnxNetwork
 from taut.networks.onnx_files.walk import Walk

@@ -1,4 +1,4 @@
-"""Windows of convolutions and average pooling."""
+"""Windows of convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -54,3 +54,16 @@ def window_places(places: torch.Tensor, lie: Windows) -> tuple[torch.Tensor, lis
         for full, wide, every, step in zip(padded.shape[2:], size, stride, dilation, strict=True)
     ]
     return (found[0].mT - 1).long(), lattice[-len(lie.size) :]
+
+
+def pooled_places(step: Step, places: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    """Places of each window of every channel by itself, (windows, size), and how they lie.
+
+    ``places`` is (1, channels, *image); windows without a size are the whole image.
+    """
+    channels, image = places.shape[1], places.shape[2:]
+    if step.kind.startswith("Global"):
+        return places.reshape(channels, -1), [1] * len(image)
+    lie = windows(step, list(step.get("kernel_shape")))
+    found = [window_places(each[None], lie) for each in places.reshape(channels, 1, *image)]
+    return torch.cat([part[0] for part in found]), found[0][1]

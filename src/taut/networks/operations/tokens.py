@@ -7,11 +7,12 @@ import math
 import numpy as np
 import torch
 
-from taut._base.rounding import down, enlarged, hypotenuse, over, plus, root, times
+from taut._base.rounding import Numbers, down, enlarged, hypotenuse, over, plus, root, times
 from taut.networks.operations.places import Places
 from taut.networks.operations.setting import Setting
 from taut.networks.region import Region, longest
 from taut.networks.rounding_error import EXACT
+from taut.networks.weight_norms import host
 
 
 class TokenOperations(Setting):
@@ -27,6 +28,24 @@ class TokenOperations(Setting):
             err=plus(x.err, y.err, rounding.executed),
             drift=rounding.after(plus(x.drift, y.drift), size),
         ).placed(centre, plus(x.radius, y.radius), size)
+
+    def product(self, x: Region, y: Region) -> Region:
+        """Two regions multiplied entry by entry, such as a gate and what it lets through.
+
+        In both norms |xy − x′y′| ≤ max|y|·|x − x′| + max|x′|·|y − y′|, with the largest entries of
+        the regions. Rounding: one product for each entry.
+        """
+        self.tokens_only(x)
+        self.fits(y, x.width, "a product")
+        centre = None if x.centre is None or y.centre is None else x.centre * y.centre
+        one, other = _largest_entry(x), _largest_entry(y)
+        size = np.minimum(times(one, y.length), times(other, x.length))
+        rounding = self.rounding(x, size, 1)
+        return x.but(
+            lip=plus(times(other, x.lip), times(one, y.lip)),
+            err=plus(times(other, x.err), times(one, y.err), rounding.executed),
+            drift=rounding.after(plus(times(other, x.drift), times(one, y.drift)), size),
+        ).placed(centre, plus(times(other, x.radius), times(one, y.radius)), size)
 
     def first(self, x: Region, index: int = 0) -> Region:
         """One token alone, such as the one that stands for the class."""
@@ -97,3 +116,11 @@ class TokenOperations(Setting):
         tokens, width = places.shape
         size = times(longer, x.length)
         return x.but(tokens=tokens, image=()).moved(centre, constant, size, EXACT, width)
+
+
+def _largest_entry(x: Region) -> Numbers:
+    """No entry of a token is larger than this, nor is any of the centre."""
+    if x.centre is None:
+        return x.length
+    found = host(x.centre.abs().flatten(1).amax(dim=1))
+    return np.minimum(x.length, plus(found, x.away))

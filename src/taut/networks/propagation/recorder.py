@@ -160,7 +160,7 @@ class Recorder(Setting):
     ) -> Any:
         """down(activation(gate x)·(value x))."""
         opened = self.activation(self.linear(x, *gate, name), function, name)
-        product = self.keep(ProductNode(opened, self.linear(x, *value, name)), name)
+        product = self.product(opened, self.linear(x, *value, name), name)
         return self.linear(product, *down, name)
 
     def average(self, x: Node, y: Node, kept: float, passed: float) -> Any:
@@ -173,6 +173,12 @@ class Recorder(Setting):
     ) -> Any:  # fmt: skip
         """kept·x + passed·(linear, activation, linear)."""
         return self.average(x, self.mlp(x, first, function, second, name), kept, passed)
+
+    def product(self, x: Node, y: Node, name: str | None = None) -> Any:
+        """Two nodes multiplied entry by entry."""
+        self.tokens_only(x)  # type: ignore[arg-type]
+        self.fits(y, x.width, "a product")  # type: ignore[arg-type]
+        return self.keep(ProductNode(x, y), name)
 
     def add(self, x: Node, y: Node) -> Any:
         """The sum of two nodes."""
