@@ -195,7 +195,7 @@ def test_models_of_the_size_of_others():
     )  # fmt: skip
     model = lipschitz_like(config, target=1.0, outputs=3, activation="maxmin")
     assert model(torch.zeros(2, 1, 8, 8)).shape == (2, 3)
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 1)
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
     with pytest.raises(TypeError, match="pass words=, tokens="):
         lipschitz_like(encoder, target=1.0)
     with pytest.raises(TypeError, match="no sizes that are known"):
