@@ -21,14 +21,12 @@ def stored(dtype: str) -> str:
 
 
 def rounded(x: Array, dtype: str) -> Array:
-    """The values of ``x`` rounded to a dtype."""
-    with np.errstate(over="ignore"):
-        x = x.astype(stored(dtype))
+    """The values of ``x`` rounded to a dtype, those beyond its range to its ends."""
+    if dtype == "float16":
+        x = np.where(x == -np.inf, x, np.clip(x, -60000.0, 60000.0))
+    x = x.astype(stored(dtype))
     if dtype == "bfloat16":
         x = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-    if dtype in ("float16", "bfloat16"):
-        most = 60000.0 if dtype == "float16" else 3e38
-        x = np.where(np.isnan(x) | (x > most), most, x).astype(x.dtype)
     return x
 
 

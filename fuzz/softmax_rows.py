@@ -114,7 +114,8 @@ def steps_of_one_unit(x: Array, count: Array) -> Array:
     """Move every number by so many units in its last place, at most a few."""
     for turn in range(int(np.max(np.abs(count), initial=0))):
         goal = np.where(count > 0, np.inf, -np.inf).astype(x.dtype)
-        moved = np.nextafter(x, goal)
+        with np.errstate(over="ignore"):
+            moved = np.nextafter(x, goal)
         x = np.where((np.abs(count) > turn) & np.isfinite(moved), moved, x)
     return x
 

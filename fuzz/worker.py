@@ -16,7 +16,7 @@ from fuzz.tally import Tally, load, save, tally_file
 from taut._base.files import write_whole
 
 SAVE_EVERY = 20.0  # seconds
-NEAR = 0.5  # ratio above which a case is worth keeping
+SHOWN = 5  # broken cases of an area that are printed; all are kept
 
 
 class Worker:
@@ -53,7 +53,7 @@ class Worker:
     def one_round(self, area: Area) -> None:
         """Make a case, judge it, and learn from it."""
         tally = self.tallies[area.name]
-        began = time.perf_counter()
+        began = time.process_time()
         code = int.from_bytes(hashlib.sha256(area.name.encode()).digest()[:4], "little")
         rng = np.random.default_rng([self.seed, code, self.number, tally.rounds])
         tally.rounds += 1
@@ -69,7 +69,7 @@ class Worker:
             self._learn(area, case, ratios)
         tally.cases += len(ratios)
         tally.broken += int((~(ratios <= 1)).sum())
-        tally.seconds += time.perf_counter() - began
+        tally.seconds += time.process_time() - began
 
     def _learn(self, area: Area, case: Case, ratios: Array) -> None:
         tally = self.tallies[area.name]
@@ -90,5 +90,6 @@ class Worker:
         tally: Tally = self.tallies[area.name]
         name = f"{area.name.replace(' ', '-')}-{self.number}-{tally.rounds}.npz"
         write_whole(packed([case], {"area": area.name, "why": why}), place / name)
-        print(f"BROKEN {area.name}: {why.strip()}", flush=True)
-        print(f"  python -m fuzz --again {place / name}", flush=True)
+        if tally.broken < SHOWN:
+            print(f"BROKEN {area.name}: {why.strip()}", flush=True)
+            print(f"  python -m fuzz --again {place / name}", flush=True)

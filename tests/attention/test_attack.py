@@ -76,21 +76,6 @@ def test_the_literature_bound_is_at_best_root_three_away():
     assert 0.57 * bound < 1.0 <= bound
 
 
-def local_bound(w, x):
-    """Theorem attn-local with weights 1 and θ = ‖T‖/‖G‖, in torch, to be differentiated."""
-    q, k, v = x @ w["wq"].T, x @ w["wk"].T, x @ w["wv"].T
-    p = torch.softmax(q @ k.T, dim=-1)
-    spread = v[None] - (p @ v)[:, None]
-    g = (q @ w["wk"]).square().sum(-1)
-    covariance = torch.einsum("ij,ija,ijb->iab", p, spread, spread)
-    kappa = torch.linalg.eigvalsh(w["wv"] @ w["wv"].T + g[:, None, None] * covariance)[:, -1]
-    query = torch.einsum("ij,ija,jb->iab", p, spread, k) @ w["wq"]
-    t = torch.linalg.matrix_norm(query, 2).square()
-    column = kappa @ p
-    theta = (t.max() / column.max()).sqrt() + 1e-9
-    return ((1 + theta) * column + (1 + 1 / theta) * t).max().sqrt()
-
-
 @pytest.mark.theorem("attn-local", "holds")
 @pytest.mark.theorem("attn-local", "attained")
 @pytest.mark.theorem("attn-local", "falsifiable")
@@ -104,7 +89,7 @@ def test_ascent_reaches_the_local_bound():
         def score(p):
             w = dict(zip(("wq", "wk", "wv"), p[1:], strict=True))
             full = oracle.derivative(lambda z: oracle.attend(w, z, z), p[0])
-            return oracle.spectral(full) / local_bound(w, p[0])
+            return oracle.spectral(full) / attack.local_bound(w, p[0])
 
         start = [rng.normal(size=(n, d)), *(rng.normal(size=(d, d)) for _ in range(3))]
         _, where = attack.ascend(score, start, steps=150)

@@ -233,6 +233,21 @@ def test_bad_options_say_why(own, arguments, words):
     assert "Traceback" not in done.stderr
 
 
+def test_errors_of_ones_own_code_keep_their_lines(own):
+    """Whoever writes module:function needs the line to mend, not only the words of the error."""
+    (own / "bad.py").write_text("def model():\n    raise ValueError('my own words')\n")
+    (own / "needs.py").write_text("import nowhere_to_be_found\n")
+    for name, line, words in (("bad", 2, "my own words"), ("needs", 1, "nowhere_to_be_found")):
+        done = run(f"{name}:model", "--data", "x.npy", cwd=own)
+        assert done.returncode == 2
+        assert "Traceback of your code:" in done.stderr
+        assert f'{name}.py", line {line}' in done.stderr
+        assert words in done.stderr.splitlines()[-1]
+    done = run("nowhere_to_be_found:model", "--data", "x.npy", cwd=own)
+    assert "cannot load nowhere_to_be_found:model" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_tables(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("HF_HOME", str(tmp_path))

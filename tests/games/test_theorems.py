@@ -12,44 +12,11 @@ from hypothesis import strategies as st
 from taut import games
 from taut._base.matrix_norm import matrix_norm
 from taut.games._solvers.interaction import interaction, row_bound, survey
+from tests.helpers.game_attack import both, ratio, softmax, steepest
 from tests.helpers.game_oracle import hard_games
 
 PENNIES = np.array([[1.0, -1.0], [-1.0, 1.0]])
 P = [1.0, 1.5, 2.0, 3.0, math.inf]
-
-
-def softmax(z):
-    weights = np.exp(z - z.max())
-    return weights / weights.sum()
-
-
-def both(A, B, tau, y):
-    """T(y) of a general-sum game; A → −A gives the double softmax of a zero-sum one."""
-    return softmax(B.T @ softmax(A @ y / tau) / tau)
-
-
-def ratio(A, B, tau, y, z, p):
-    return np.linalg.norm(both(A, B, tau, y) - both(A, B, tau, z), p) / np.linalg.norm(y - z, p)
-
-
-def steepest(A, B, tau, p, rng, tries=40):
-    """Largest ratio found by random strategies, pure ones, and hill climbing from the best."""
-    m = A.shape[1]
-    best, pair = 0.0, None
-    for _ in range(tries):
-        y, z = rng.dirichlet(np.full(m, 10 ** rng.uniform(-1.5, 1)), size=2)
-        if rng.random() < 0.5:
-            z = np.clip(y + 1e-4 * (rng.normal(size=m)), 1e-9, None)
-            z /= z.sum()
-        found = ratio(A, B, tau, y, z, p)
-        if found > best:
-            best, pair = found, (y, z)
-    for k in range(200):
-        y, z = (np.clip(s * np.exp(0.5 * 0.98**k * rng.normal(size=m)), 1e-12, None) for s in pair)
-        y, z = y / y.sum(), z / z.sum()
-        if np.abs(y - z).max() > 1e-7 and ratio(A, B, tau, y, z, p) > best:
-            best, pair = ratio(A, B, tau, y, z, p), (y, z)
-    return best
 
 
 def brute_interaction(A):

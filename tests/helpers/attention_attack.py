@@ -36,3 +36,18 @@ def unit(matrix):
 def inside(x, radius=1.0):
     """Tokens, those outside the ball brought back to its surface."""
     return x * torch.clamp(radius / x.norm(dim=1, keepdim=True), max=1.0)
+
+
+def local_bound(w, x):
+    """Theorem attn-local with weights 1 and θ = ‖T‖/‖G‖, in torch, to be differentiated."""
+    q, k, v = x @ w["wq"].T, x @ w["wk"].T, x @ w["wv"].T
+    p = torch.softmax(q @ k.T, dim=-1)
+    spread = v[None] - (p @ v)[:, None]
+    g = (q @ w["wk"]).square().sum(-1)
+    covariance = torch.einsum("ij,ija,ijb->iab", p, spread, spread)
+    kappa = torch.linalg.eigvalsh(w["wv"] @ w["wv"].T + g[:, None, None] * covariance)[:, -1]
+    query = torch.einsum("ij,ija,jb->iab", p, spread, k) @ w["wq"]
+    t = torch.linalg.matrix_norm(query, 2).square()
+    column = kappa @ p
+    theta = (t.max() / column.max()).sqrt() + 1e-9
+    return ((1 + theta) * column + (1 + 1 / theta) * t).max().sqrt()

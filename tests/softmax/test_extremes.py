@@ -236,6 +236,19 @@ def test_many_weights_that_xla_flushes_to_zero(jax, n):
         assert arb(float(upper)) >= exact
 
 
+@pytest.mark.parametrize("depth", [693.0, 693.2, 694.0, 694.9])
+def test_weights_that_count_only_together(torch, depth):
+    """Each is too small for the derivative, their sum is not: neither value nor gradient is NaN."""
+    x = torch.full((7,), -depth, dtype=torch.float64)
+    x[0] = 0.0
+    plain = taut.local_lipschitz(x, (1, 2))
+    x.requires_grad_(True)
+    for bound, same in zip(taut.local_lipschitz(x, (1, 2)), plain, strict=True):
+        assert bound.lower <= same.value <= bound.upper
+        (grad,) = torch.autograd.grad(bound.value, x, retain_graph=True)
+        assert torch.isfinite(grad).all()
+
+
 def test_subnormal_scales_and_steps():
     assert taut.step_bound([1e308, -0.5e308], 1, scale=5e-324).upper >= 3.7e-16
     assert taut.step_bound([1.7e308, -1.7e308], 1, scale=5e-324).upper >= 8e-16

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import taut
 from taut._base.array import lp_norm
+from taut._softmax.partition import nearest_half, theta_sides
 from tests.helpers.softmax_steps import change, dense
 
 INF = math.inf
@@ -52,7 +53,7 @@ def test_inf_to_one_beyond_exact_enumeration():
         signs = taut.worst_direction(x, INF, 1)
         reached = np.abs(taut.jvp(x, signs)).sum(axis=-1)
         assert np.all(bound.lower <= reached * (1 + 1e-10))
-        assert np.all(reached <= bound.upper)
+        assert np.all(reached <= bound.upper * (1 + 1e-12))
         assert np.all(bound.upper <= 1)
         assert np.all(bound.lower / bound.upper > 0.999)
     # Three equal large entries and dust: the dust cannot fill the gap.
@@ -60,6 +61,76 @@ def test_inf_to_one_beyond_exact_enumeration():
     bound = taut.local_lipschitz(x, INF, 1)
     assert bound.upper == pytest.approx(4 * 0.4 * 0.6, rel=1e-9)
     assert bound.lower == pytest.approx(4 * 0.4 * 0.6, rel=1e-9)
+
+
+def least_difference(s):
+    """The least |Σ εᵢsᵢ| over all signs, by trying them."""
+    signs = np.array(np.meshgrid(*[[1, -1]] * len(s))).reshape(len(s), -1)
+    return np.abs(s @ signs).min()
+
+
+def test_subsets_are_the_best():
+    """Exhaustive up to 24 entries, and through the arrangement of large ones with small ones."""
+    rng = np.random.default_rng(0)
+    for n in range(1, 15):
+        s = taut.softmax(rng.standard_normal((20, n)) * rng.uniform(0.1, 4, (20, 1)))
+        s[:5] = rng.permuted(np.array([[1.0 / n] * n] * 5), axis=1)
+        truth = np.array([least_difference(row) for row in s])
+        found = nearest_half(s)
+        reached = np.abs((s * np.where(found.subset, 1, -1)).sum(axis=1))
+        np.testing.assert_allclose(reached, truth, atol=1e-14)
+        np.testing.assert_allclose(2 * found.distance, truth, atol=1e-14)
+        np.testing.assert_array_equal(found.distance, found.least_distance)
+        low, high = theta_sides(s)
+        assert np.all(low <= 1 - truth**2 + 1e-15)  # what this difference may be off by
+        assert np.all(1 - truth**2 - 1e-15 <= high)
+
+
+@pytest.mark.parametrize("n", [25, 26, 63, 64, 500, 3001])
+def test_long_rows_are_narrow(n):
+    rng = np.random.default_rng(n)
+    spread = rng.choice([0.0, 0.01, 0.1, 0.5, 1, 2, 4, 8, 20], (60, 1))
+    x = rng.standard_normal((60, n)) * spread
+    x[:20] = rng.standard_cauchy((20, n))
+    s = taut.softmax(x)
+    found = nearest_half(s)
+    signs = np.where(found.subset, 1, -1)
+    np.testing.assert_allclose(np.abs((s * signs).sum(axis=1)), 2 * found.distance, atol=1e-14)
+    assert np.all(4 * (found.distance**2 - found.least_distance**2) < 1e-6)
+    low, high = theta_sides(s)
+    assert np.all(high - low < 1e-6)
+    # No subset that is known does better than the upper side.
+    assert np.all(1 - 4 * found.distance**2 <= high + 1e-12)  # which cancels
+    bound = taut.local_lipschitz(x, INF, 1)
+    assert np.all(bound.upper - bound.lower < 1e-6 + 1e-12)
+    reached = np.abs(taut.jvp(x, taut.worst_direction(x, INF, 1))).sum(axis=-1)
+    assert np.all(reached <= bound.upper * (1 + 1e-12))
+    assert np.all(bound.lower <= reached * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("large", [[0.3, 0.3, 0.3], [0.4, 0.28, 0.28], [0.19] * 5, [0.5, 0.3]])
+@pytest.mark.parametrize("small", [0.0, 2e-4, 8e-4, 1.1e-3])
+def test_dust_fills_as_much_as_there_is(large, small):
+    """With small entries of one size, the best is known: large signs first, then whole steps."""
+    count = 40
+    s = np.array([*large, *[small] * count])
+    s /= s.sum()
+    signs = np.array(np.meshgrid(*[[1, -1]] * len(large))).reshape(len(large), -1)
+    steps = s[-1] * np.arange(-count, count + 1, 2)
+    truth = np.abs((s[: len(large)] @ signs)[:, None] + steps).min()
+    low, high = (float(side[0]) for side in theta_sides(s[None]))
+    assert low - 1e-15 <= 1 - truth**2 <= high + 1e-15
+    assert high - low < 1e-6
+    found = nearest_half(s[None])
+    assert 2 * found.least_distance[0] <= truth + 1e-15
+    assert 2 * found.distance[0] >= truth - 1e-15
+
+
+@pytest.mark.parametrize("n", [25, 99, 301])
+def test_an_odd_number_of_equal_entries(n):
+    low, high = theta_sides(np.full((1, n), 1 / n))
+    assert low[0] <= 1 - 1 / n**2 <= high[0]
+    assert high[0] - low[0] < 1e-12
 
 
 @pytest.mark.theorem("1-to-inf", "holds")

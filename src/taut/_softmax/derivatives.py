@@ -82,7 +82,9 @@ def _root(xp: Namespace, e: Array, spectrum: Spectrum) -> Array:
     below_top, above_second = pole_distances(spectrum)
     w = above_second * spectrum.gap
     fixed = stop_gradient(e)
-    alone = (spectrum.tail < negligible(w)) | (w < negligible(w))
+    # Weights may be left out one by one although their sum is large enough.
+    nothing = xp.max(fixed, axis=-1, keepdims=True) == 0
+    alone = (spectrum.tail < negligible(w)) | (w < negligible(w)) | nothing
     w = xp.where(alone, xp.ones_like(w), w)
     distance = w + (spectrum.runner_up - fixed)  # X − eᵢ
     top_ratio = xp.where(alone, xp.ones_like(w), above_second / below_top)  # (X − e₂)/(1 − X)

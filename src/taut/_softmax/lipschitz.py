@@ -119,7 +119,7 @@ def local_lipschitz(
 
     p = 1, 2, inf and the mixed norms 1→q and p→inf are exact (theorems local-1-inf, local-2,
     1-to-q); every other p is a certified bracket; inf→1 is exact up to 24 logits or when a
-    probability reaches ½, and a bracket otherwise.
+    probability reaches ½, and otherwise a bracket, for ordinary rows narrower than 1e-6.
 
     Parameters
     ----------

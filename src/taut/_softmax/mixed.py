@@ -1,7 +1,8 @@
 """Norms of the Jacobian with different exponents on input and output.
 
 1→q and its transpose p→∞ are the largest column norm, exact for every exponent. ∞→1 is a search
-over subsets: exact up to 24 entries or when one probability is at least ½, a bracket otherwise.
+over subsets: exact up to 24 entries or when one probability is at least ½, and otherwise a bracket,
+of ordinary rows narrower than 1e-6.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from taut._base.array_rounding import product, round_up
 from taut._softmax.derivatives import graft, smooth_weights
 from taut._softmax.exact import Exact
 from taut._softmax.functions import softmax
-from taut._softmax.partition import Partition, nearest_half
+from taut._softmax.partition import Partitions, nearest_half
 from taut._softmax.secular import analyse, constants_underflow, relative_error
 from taut._softmax.sides import Sides, exact_sides
 
@@ -82,10 +83,9 @@ def _columns(e: Array, doubles: Array, q: float) -> Array:
 
 def inf_to_one(x: Array, scale: float, exact: Exact) -> Sides:
     """λ‖M‖_{∞→1} = 4λ max_S P(S)(1 − P(S)) (theorem inf-to-1)."""
-    s, flat, found = _partitions(x, scale)
+    s, found = _partitions(x, scale)
     shape = tuple(x.shape)[:-1]
-    distance = np.array([p.distance for p in found]).reshape(shape)
-    least = np.array([p.least_distance for p in found]).reshape(shape)
+    distance, least = found.distance.reshape(shape), found.least_distance.reshape(shape)
     peaked = np.max(s, axis=-1) >= 0.5 if s.size else np.zeros(shape, dtype=bool)
     alone = 2 * np.asarray(host_view(stop_gradient(exact.one.estimate)), dtype=np.float64)
     lower = np.where(peaked, alone, scale * (1 - 4 * distance**2))
@@ -93,7 +93,7 @@ def inf_to_one(x: Array, scale: float, exact: Exact) -> Sides:
     dtype = np.asarray(host_view(stop_gradient(x))).dtype
     low, high = (like(side.astype(dtype), x) for side in (lower, upper))
     if differentiated(x):
-        chosen = like(np.array([p.subset for p in found]).reshape(flat), x)
+        chosen = like(found.subset.reshape(s.shape), x)
         xp = namespace(x)
         smooth = softmax(x, scale=scale)
         inside = xp.sum(xp.where(chosen, smooth, xp.zeros_like(smooth)), axis=-1, keepdims=True)
@@ -108,8 +108,8 @@ def inf_to_one(x: Array, scale: float, exact: Exact) -> Sides:
 
 def half_signs(x: Array, scale: float) -> Array:
     """Signs that attain ‖M‖_{∞→1} as far as known: +1 on the subset nearest to ½, −1 off it."""
-    _, shape, found = _partitions(x, scale)
-    signs = np.array([np.where(p.subset, 1.0, -1.0) for p in found]).reshape(shape)
+    s, found = _partitions(x, scale)
+    signs = np.where(found.subset, 1.0, -1.0).reshape(s.shape)
     xp = namespace(x)
     signs = xp.astype(like(signs, x), x.dtype)
     top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
@@ -118,8 +118,8 @@ def half_signs(x: Array, scale: float) -> Array:
 
 def _partitions(
     x: Array, scale: float
-) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], tuple[int, ...], list[Partition]]:
-    """Probabilities in float64, their shape, and the best subset of every row."""
+) -> tuple[np.ndarray[tuple[int, ...], np.dtype[np.float64]], Partitions]:
+    """Probabilities in float64, and the best subset of every row."""
     host = host_view(stop_gradient(x))
     if host is None:
         raise TypeError(
@@ -127,5 +127,4 @@ def _partitions(
             "cannot be traced by jax.jit, torch.compile or vmap, nor run on an accelerator"
         )
     s = softmax(np.asarray(host, dtype=np.float64), scale=scale)
-    shape = s.shape
-    return s, shape, [nearest_half(row) for row in s.reshape(-1, shape[-1])]
+    return s, nearest_half(s.reshape(-1, s.shape[-1]))

@@ -61,12 +61,19 @@ def _own(name: str) -> nn.Module:
     if os.getcwd() not in sys.path:  # as `python -m` does
         sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(place), attribute)
-    except (ImportError, AttributeError) as error:
+        module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise  # the module is there; what it imports is not
+        raise ValueError(f"cannot load {name}: {error}") from None
+    try:
+        found = getattr(module, attribute)
+    except AttributeError as error:
         raise ValueError(f"cannot load {name}: {error}") from None
     model = found() if callable(found) and not isinstance(found, nn.Module) else found
     if not isinstance(model, nn.Module):
-        raise TypeError(f"{name} gives a {type(model).__name__}, not a torch.nn.Module")
+        given = f"an object of type {type(model).__name__}"
+        raise TypeError(f"{name} gives {given}, not a torch.nn.Module")
     return model
 
 
