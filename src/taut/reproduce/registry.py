@@ -37,6 +37,9 @@ EXPERIMENTS = {  # of Nair 2025
     "corollary-1": Experiment("regularity of softmax", ("p",)),
     "theorem-3": Experiment("the double softmax contracts"),
 }
+EXPERIMENTS["newhouse-2025"] = Experiment(
+    "transformers of characters trained under a bound", ("data", "limit")
+)
 TRAININGS = {  # of Zhang et al. 2021: these take a task
     "translation": Experiment("transformers under orthogonality constraints, scored by BLEU"),
     "dialogue": Experiment("the same, scored by nine measures of replies"),

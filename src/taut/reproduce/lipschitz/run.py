@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from taut._base.domain import Ball
+from taut._base.progress import shown
 from taut.control import LipschitzTransformer, WeightLimits, cap
 from taut.networks import certify
 from taut.reproduce.lipschitz.characters import Characters, drawn_batch, fixed_batches
@@ -58,14 +59,14 @@ class TextRun(NamedTuple):
         )
 
 
-def train(run: TextRun, text: Characters, report: Callable[[int, float], None]) -> dict[str, Any]:
-    """Train a network of characters and judge it on what was held out."""
+def train(run: TextRun, text: Characters, what: str) -> dict[str, Any]:
+    """Train a network of characters and judge it; ``what`` names it beside the progress bar."""
     torch.manual_seed(run.seed)
     source = torch.Generator().manual_seed(run.seed)
     model, after_step = _built(run, len(text.alphabet))
     optimisers = list(_optimisers(run, model))
     begun, losses = time.perf_counter(), []
-    for step in range(run.steps):
+    for step in shown(range(run.steps), run.steps, what):
         ids, following = drawn_batch(text.train, run.batch, SIZES["tokens"], source)
         with torch.autocast("cpu", torch.bfloat16):
             logits = model(ids)
@@ -81,7 +82,6 @@ def train(run: TextRun, text: Characters, report: Callable[[int, float], None]) 
             optimiser.step()
         after_step()
         losses.append(float(loss.detach()))
-        report(step, losses[-1])
     seconds = time.perf_counter() - begun
     return {**run._asdict(), **_judged(run, model, text), "losses": losses, "seconds": seconds}
 
