@@ -218,12 +218,12 @@ class Record:
         """What :meth:`save` writes: :meth:`to_dict` with a checksum."""
         return sealed(self.to_dict())
 
-    def save(self, file: Path) -> None:
+    def save(self, file: Path | str) -> None:
         """Write it as JSON with a checksum, whole or not at all."""
-        write_whole(self.to_json(), file)
+        write_whole(self.to_json(), Path(file))
 
     @classmethod
-    def load(cls, file: Path) -> Record:
+    def load(cls, file: Path | str) -> Record:
         """The record in a file; a ValueError with the name of the file says why there is none."""
         data = read_record(Path(file), VERSION)
         try:
