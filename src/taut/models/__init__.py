@@ -43,6 +43,11 @@ from taut.models.capture import capture, real_rows
 from taut.models.capture_training import AttentionListener
 from taut.models.captured import Captured, Missed
 from taut.models.continuous_inputs import ContinuousInputs, read_continuous_inputs
+from taut.models.controlled_attention import (
+    ControlledAttention,
+    controlled_attention,
+    controlled_name,
+)
 from taut.models.disturbed_attention import DisturbedAttention
 from taut.models.embedded import embedded_data, embedded_models
 from taut.models.layout import AttentionRows, attention_rows
@@ -82,6 +87,7 @@ __all__ = [
     "Block",
     "Captured",
     "ContinuousInputs",
+    "ControlledAttention",
     "DisturbedAttention",
     "FeedForwardMaps",
     "FusedScores",
@@ -111,6 +117,8 @@ __all__ = [
     "chosen_blocks",
     "combined_digest",
     "constant_key",
+    "controlled_attention",
+    "controlled_name",
     "copied_tensors",
     "describe_fit",
     "describe_model",

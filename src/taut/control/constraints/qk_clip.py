@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -20,6 +19,7 @@ from taut.models import (
     Products,
     Scores,
     chosen_blocks,
+    controlled_attention,
     query_key_norms,
 )
 
@@ -155,8 +155,7 @@ class QKClip(Constraint):
 
 def _norms(module: nn.Module) -> list[str]:
     """What normalises the queries and keys of an attention module."""
-    config: Any = getattr(module, "config", None)
-    swapped = getattr(config, "_attn_implementation", None) == "taut-cosine"
-    if swapped or isinstance(module, CosineAttention):
+    found = controlled_attention(module)
+    if isinstance(module, CosineAttention) or (found is not None and found.kind == "cosine"):
         return ["cosine attention"]
     return query_key_norms(module)
