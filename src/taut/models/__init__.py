@@ -50,6 +50,8 @@ from taut.models.controlled_attention import (
 )
 from taut.models.disturbed_attention import DisturbedAttention
 from taut.models.embedded import embedded_data, embedded_models
+from taut.models.largest_scores import largest_scores
+from taut.models.latent_attention import LatentAttention, find_latent_attention
 from taut.models.layout import AttentionRows, attention_rows
 from taut.models.load import load
 from taut.models.masks import (
@@ -91,6 +93,7 @@ __all__ = [
     "DisturbedAttention",
     "FeedForwardMaps",
     "FusedScores",
+    "LatentAttention",
     "LayerDescription",
     "LinearMap",
     "Missed",
@@ -132,6 +135,7 @@ __all__ = [
     "find_attention",
     "find_blocks",
     "find_feed_forward",
+    "find_latent_attention",
     "find_projections",
     "first_computation",
     "has_lazy_parameters",
@@ -139,6 +143,7 @@ __all__ = [
     "identify_preprocessor",
     "is_cross_attention",
     "joined_weights",
+    "largest_scores",
     "load",
     "logits_of",
     "measure_rows",
