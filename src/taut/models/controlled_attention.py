@@ -28,7 +28,7 @@ def controlled_name(kind: Kind) -> str:
 
 def controlled_attention(module: Any) -> ControlledAttention | None:
     """The attention function that was put into a module of transformers; None for its own."""
-    config = getattr(module, "config", None)
+    config: Any = getattr(module, "config", None)
     chosen = getattr(config, "_attn_implementation", None)
     if chosen == controlled_name("soft-cap"):
         return ControlledAttention("soft-cap", {"limit": float(config.taut_soft_cap)})

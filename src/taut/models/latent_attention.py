@@ -49,7 +49,7 @@ def find_latent_attention(model: nn.Module, only: Only = None) -> list[LatentAtt
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     found = []
     for path, module in model.named_modules():
-        widths = [getattr(module, name, None) for name in _WIDTHS]
+        widths: list[Any] = [getattr(module, name, None) for name in _WIDTHS]
         heads = number_of_heads(module)
         if heads is None or not all(isinstance(width, int) for width in widths):
             continue
@@ -63,6 +63,6 @@ def find_latent_attention(model: nn.Module, only: Only = None) -> list[LatentAtt
             heads * (plain + rotary), heads * (plain + value),
         )  # fmt: skip
         if fits:
-            maps = (weight_of(each, names) for each in (query, key_value))
-            found.append(LatentAttention(path, *maps, heads, plain, rotary, value))
+            first, second = (weight_of(each, names) for each in (query, key_value))
+            found.append(LatentAttention(path, first, second, heads, plain, rotary, value))
     return found

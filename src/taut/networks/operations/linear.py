@@ -111,7 +111,7 @@ class LinearOperations(Setting):
 
 def affine(module: Any) -> Affine:
     """Weight as (outputs, inputs) and bias of a Linear or of GPT-2's transposed Conv1D."""
-    kind = type_before_parametrizations(module)
+    kind: Any = type_before_parametrizations(module)
     if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
         return module.weight.mT, module.bias
     if not isinstance(module, nn.Linear) or kind.forward is not nn.Linear.forward:
