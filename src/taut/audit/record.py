@@ -93,7 +93,11 @@ class Record:
     def columns(self) -> dict[str, Column]:
         """What the numbers of :attr:`heads` are: exact, a bound or of a sample; in which norm."""
         found = head_columns(
-            self.norms, drawn=self.drawn, quick=self.quick, consequence=self.has_consequence
+            self.norms,
+            drawn=self.drawn,
+            quick=self.quick,
+            consequence=self.has_consequence,
+            theta=self.theta,
         )
         return {column.name: column for column in found}
 
@@ -106,6 +110,11 @@ class Record:
     def norms(self) -> tuple[float, ...]:
         """Exponents besides 1, 2 and ∞ that have upper bounds."""
         return self.measured[0].state.norms if self.measured else ()
+
+    @property
+    def theta(self) -> bool:
+        """Whether the constants from l∞ to l1 were measured."""
+        return bool(self.measured) and self.measured[0].state.theta
 
     @property
     def measured(self) -> list[LayerRecord]:
