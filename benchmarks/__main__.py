@@ -40,6 +40,7 @@ def main() -> None:
         "Peak memory of an audit, above the model and its libraries": audit.memory,
         "Constraints in a training step of transformer-base, 4,096 tokens": control.cost,
         "Peak memory of such a step, without words": control.memory,
+        "Every weight of transformer-base below a limit, against a step of Muon": control.caps,
         "Feed-forward maps of an encoder kept in bounds, 4,096 tokens": control.peers,
         "Interactive page: work for a frame while something is dragged, which has 16 ms": (
             explore.frames

@@ -64,20 +64,21 @@ def grams(stack: torch.Tensor) -> Grams:
 def absolute_squares(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖|A|‖₂² for each matrix: the smaller of ‖A‖_F² and ‖A‖₁‖A‖_∞."""
     sizes = stack.abs()
-    rows, columns = stack.shape[1:]
+    more = 1 + 3 * gamma(sum(stack.shape[1:]), stack.dtype)
     in_columns, in_rows = sizes.sum(dim=1).amax(dim=1), sizes.sum(dim=2).amax(dim=1)
-    more = 1 + 3 * gamma(rows + columns, stack.dtype)
     product = _float64(in_columns) * _float64(in_rows) * more
-    square = frobenius(stack) ** 2
-    return np.asarray(enlarged(np.minimum(product, square), 4))
+    return np.asarray(enlarged(np.minimum(product, frobenius(sizes) ** 2), 4))
 
 
 def frobenius(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖A‖_F for each matrix; squares that underflow count as the smallest."""
-    terms = stack.shape[1] * stack.shape[2]
-    found = _float64(torch.linalg.vector_norm(stack, dim=(1, 2)))
-    lost = math.sqrt(terms * float(torch.finfo(stack.dtype).tiny))
-    return np.asarray(enlarged(found * (1 + 2 * gamma(terms + 2, stack.dtype)) + lost, 4))
+    rows, columns = stack.shape[1:]
+    # Row by row first: a sum of all squares at once could err by as many units.
+    sums = _float64(stack.square().sum(dim=2).sum(dim=1))
+    lost = rows * columns * float(torch.finfo(stack.dtype).tiny)
+    return np.asarray(
+        enlarged(np.sqrt(sums * (1 + 2 * gamma(rows + columns + 2, stack.dtype)) + lost), 8)
+    )
 
 
 def proved_norms(found: Grams, enough: float) -> Numbers:
@@ -128,10 +129,10 @@ def norms_at_most(found: Grams, squares: Numbers) -> Numbers:
 def _estimated_squares(products: torch.Tensor) -> Numbers:
     """Largest eigenvalues by a few steps of power iteration: from below, and not proved."""
     generator = torch.Generator().manual_seed(0)
-    start = torch.randn(products.shape[-1], 4, generator=generator, dtype=torch.float64)
+    start = torch.randn(products.shape[-1], 2, generator=generator, dtype=torch.float64)
     vectors = start.to(products).expand(len(products), -1, -1)
     lengths = torch.ones(())
-    for _ in range(8):
+    for _ in range(10):
         vectors = torch.bmm(products, vectors / lengths)
         lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-30)
     return np.maximum(_float64(lengths.amax(dim=(1, 2))), 1e-30)
