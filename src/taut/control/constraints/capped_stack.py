@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from taut.control.constraints.polynomial_cap import polynomial_cap, reach
 from taut.control.constraints.proved_norms import (
     WIDEST,
     Grams,
+    Indices,
     Numbers,
     frobenius,
     grams,
@@ -28,7 +29,6 @@ from taut.control.constraints.proved_norms import (
 METHODS = ("exact", "soft_cap", "hard_cap", "normalise")
 POWERS = {"soft_cap": (1,), "hard_cap": (32, 16, 8)}  # the first that reaches far enough is taken
 AT_ONCE = 1 << 24  # entries that are capped at a time
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 # Tall matrices, their Gram matrices, norms and limit, and the precision that the result is kept in:
 # the matrices with upper bounds on their norms, which prove nothing where they are NaN.
 Attempt = Callable[[torch.Tensor, Grams, Numbers, float, torch.dtype], tuple[torch.Tensor, Numbers]]
@@ -44,14 +44,28 @@ class CappedStack(NamedTuple):
 
 
 def capped_stack(
-    stack: torch.Tensor, limit: float, method: str, reserve: float = 0.0
+    stack: torch.Tensor,
+    limit: float,
+    method: str,
+    reserve: float = 0.0,
+    guesses: Numbers | None = None,
 ) -> CappedStack:
     """Cap finite matrices (b, m, n); those that are within the limit stay as they are.
 
     With a reserve, matrices that have used up half of it are brought to limit·(1 − reserve).
+    Guesses of norms, if there are any, are tried first.
     """
     size = max(1, AT_ONCE // stack[0].numel())
-    parts = [_capped(part, limit, method, reserve) for part in stack.split(size)]  # type: ignore[no-untyped-call]
+    parts = [
+        _capped(
+            stack[i : i + size],
+            limit,
+            method,
+            reserve,
+            None if guesses is None else guesses[i : i + size],
+        )
+        for i in range(0, len(stack), size)
+    ]
     if len(parts) == 1:
         return parts[0]
     bounds = np.concatenate([part.bounds for part in parts])
@@ -61,7 +75,9 @@ def capped_stack(
     return CappedStack(torch.cat([part.matrices for part in parts]), bounds, changed, alone)
 
 
-def _capped(stack: torch.Tensor, limit: float, method: str, reserve: float) -> CappedStack:
+def _capped(
+    stack: torch.Tensor, limit: float, method: str, reserve: float, guesses: Numbers | None
+) -> CappedStack:
     tall = stack if stack.shape[1] >= stack.shape[2] else stack.mT
     exponent = round(math.log2(limit))
     near_one = math.ldexp(limit, -exponent)  # a power of two, so that scaling rounds nothing
@@ -69,7 +85,8 @@ def _capped(stack: torch.Tensor, limit: float, method: str, reserve: float) -> C
     with without_autocast([stack]):
         scaled = tall.to(_precision(tall)) * 2.0**-exponent
         found = grams(scaled)
-        norms = proved_norms(found, enough)
+        scaled_guesses = None if guesses is None else np.ldexp(guesses, -exponent)
+        norms = proved_norms(found, enough, scaled_guesses)
         over = left = np.flatnonzero(~(norms <= enough))
         if not len(over):
             return CappedStack(stack, np.ldexp(norms, exponent), over, over)

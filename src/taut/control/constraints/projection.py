@@ -148,13 +148,13 @@ class Projection(Constraint):
             reserve = self._kept.setdefault(
                 (turn, kind), Reserve(largest, self.method, self.reserve)
             )
-            done = reserve.capped(torch.stack([parts[i][j] for i, j in places]))
-            for row in done.changed.tolist():
+            new, alone = reserve.capped([parts[i][j] for i, j in places])
+            for row, matrix in new.items():
                 i, j = places[row]
-                parts[i][j] = done.matrices[row]
+                parts[i][j] = matrix
                 touched.add(i)
-            self._changed += len(done.changed)
-            self._decomposed += 0 if self.method == "normalise" else len(done.alone)
+            self._changed += len(new)
+            self._decomposed += 0 if self.method == "normalise" else alone
         for i in sorted(touched):
             _, role, weight = chosen[i]
             weight.replace(torch.cat(parts[i], dim=_side(role)))

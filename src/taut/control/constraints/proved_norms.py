@@ -18,6 +18,7 @@ import torch
 from taut._base.rounding import enlarged, plus, root, times
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 PIECE = 256  # rows of a product that are summed at a time: a sum of k terms errs by ku
 FINEST = 2.0**-9  # by how much more than its estimate a norm is tried at first
@@ -81,22 +82,28 @@ def frobenius(stack: torch.Tensor) -> Numbers:
     )
 
 
-def proved_norms(found: Grams, enough: float) -> Numbers:
+def proved_norms(found: Grams, enough: float, guesses: Numbers | None = None) -> Numbers:
     """Upper bounds on σ for each matrix: at most ``enough`` where that is true, else near σ.
 
-    A norm that is not at most ``enough`` is estimated by power iteration, and tried from a little
-    above the estimate on, further and further away until Cholesky's factorisation succeeds. The
-    estimate only says where to begin.
+    Those with a guess below ``enough`` are tried there first. A norm that is not at most ``enough``
+    is estimated by power iteration, and tried from a little above the estimate on, further and
+    further away until Cholesky's factorisation succeeds. Guesses and estimates only say where.
     """
     dtype = found.products.dtype
     size = found.products.shape[-1]
-    slack = 1 - gamma(3 * size**1.5, dtype)  # what the factorisation usually costs
-    squares = np.maximum(enough * enough * slack - found.errors, 0.0)
-    norms = norms_at_most(found, squares)
+    slack = 1 - gamma(5 * size**1.5, dtype)  # what the factorisation usually costs
+    norms = np.full(len(found.errors), np.inf)
+    lower = norms if guesses is None else guesses
+    for tried in (np.where(lower < enough, lower, 0.0), np.full_like(norms, enough)):
+        left = np.flatnonzero(~(norms <= enough) & (tried > 0))
+        if len(left):
+            rest = _some(found, left)
+            squares = np.maximum(tried[left] ** 2 * slack - rest.errors, 0.0)
+            norms[left] = norms_at_most(rest, squares)
     left = np.flatnonzero(~(norms <= enough))
     if not len(left):
         return norms
-    rest = Grams(found.products[torch.from_numpy(left)], found.errors[left])
+    rest = _some(found, left)
     estimates = _estimated_squares(rest.products)
     more = FINEST
     while len(left):
@@ -106,9 +113,15 @@ def proved_norms(found: Grams, enough: float) -> Numbers:
         if more > 2.0**20:  # something is not finite
             break
         failed = np.flatnonzero(~np.isfinite(tried))
-        rest = Grams(rest.products[torch.from_numpy(failed)], rest.errors[failed])
+        rest = _some(rest, failed)
         left, estimates = left[failed], estimates[failed]
     return norms
+
+
+def _some(found: Grams, rows: Indices) -> Grams:
+    if len(rows) == len(found.errors):
+        return found
+    return Grams(found.products[torch.from_numpy(rows)], found.errors[rows])
 
 
 def norms_at_most(found: Grams, squares: Numbers) -> Numbers:
