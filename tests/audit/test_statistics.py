@@ -103,7 +103,7 @@ def test_theta_is_measured_from_both_sides(model, data, tmp_path):
     record.save(tmp_path / "a.json")
     again = audit.Record.load(tmp_path / "a.json")
     assert again.heads == record.heads
-    assert again.theta
+    assert again.layers[0].state.theta
     assert "theta" not in plain.columns
     plain.seen = [(9, 13)]
     with pytest.raises(ValueError, match="with θ and one without"):

@@ -57,6 +57,11 @@ def head_columns(
     return [*PLACE, *found, *(consequence_columns() if consequence else ()), TOKEN]
 
 
+def has_theta(layers: Sequence[LayerRecord]) -> bool:
+    """Whether the constants from l∞ to l1 were measured."""
+    return bool(layers) and layers[0].state.theta
+
+
 def head_rows(
     layer: LayerRecord, tokens: dict[str, str], *, consequence: bool = False
 ) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from taut._base.files import write_whole
 from taut._base.json_files import sealed
 from taut._base.optional import needing
 from taut.audit.consequence.columns import RANKED_BY, is_measured
-from taut.audit.head_table import head_columns, head_rows
+from taut.audit.head_table import has_theta, head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
 from taut.audit.made import made_together
 from taut.audit.package_versions import package_versions
@@ -93,12 +93,9 @@ class Record:
     def columns(self) -> dict[str, Column]:
         """What the numbers of :attr:`heads` are: exact, a bound or of a sample; in which norm."""
         found = head_columns(
-            self.norms,
-            drawn=self.drawn,
-            quick=self.quick,
-            consequence=self.has_consequence,
-            theta=self.theta,
-        )
+            self.norms, drawn=self.drawn, quick=self.quick, consequence=self.has_consequence,
+            theta=has_theta(self.measured),
+        )  # fmt: skip
         return {column.name: column for column in found}
 
     @property
@@ -110,11 +107,6 @@ class Record:
     def norms(self) -> tuple[float, ...]:
         """Exponents besides 1, 2 and ∞ that have upper bounds."""
         return self.measured[0].state.norms if self.measured else ()
-
-    @property
-    def theta(self) -> bool:
-        """Whether the constants from l∞ to l1 were measured."""
-        return bool(self.measured) and self.measured[0].state.theta
 
     @property
     def measured(self) -> list[LayerRecord]:

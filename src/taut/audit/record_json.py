@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from taut._base.json_files import plain
-from taut.audit.head_table import kept_kinds
+from taut.audit.head_table import has_theta, kept_kinds
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record_checks import count, facts, part, spans, words
 from taut.audit.shard import Shard
@@ -46,7 +46,7 @@ def _labels(record: Record) -> dict[str, Any]:
     return {
         "columns": columns,
         "kinds": kept_kinds(
-            record.norms, drawn=record.drawn, quick=record.quick, theta=record.theta
+            record.norms, drawn=record.drawn, quick=record.quick, theta=has_theta(record.measured)
         ),
     }
 
