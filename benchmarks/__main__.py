@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import audit, certify, constants, control, explore, games, imports, long_context
+from benchmarks import (
+    audit,
+    certify,
+    constants,
+    control,
+    explore,
+    games,
+    imports,
+    long_context,
+    propagation_cost,
+)
 from benchmarks.machine import machine
 
 
@@ -30,6 +40,9 @@ def main() -> None:
         ),
         "Nash equilibria by annealing, against the linear program": games.annealing,
         "Certificates of a whole model": certify.cost,
+        "Propagated bounds against tokens, layers and width (processor time, one thread)": (
+            propagation_cost.cost
+        ),
         "Audit": audit.cost,
         "Audit of long contexts, against the forward pass with fused attention": (
             long_context.measured
