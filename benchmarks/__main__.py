@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks import audit, certify, constants, control, explore, games, imports, long_context
+from benchmarks import (
+    audit,
+    certify,
+    constants,
+    control,
+    explore,
+    games,
+    imports,
+    long_context,
+    propagation_cost,
+)
 from benchmarks.machine import machine
 
 
@@ -30,6 +40,9 @@ def main() -> None:
         ),
         "Nash equilibria by annealing, against the linear program": games.annealing,
         "Certificates of a whole model": certify.cost,
+        "Propagated bounds against tokens, layers and width (processor time, one thread)": (
+            propagation_cost.cost
+        ),
         "Audit": audit.cost,
         "Audit of long contexts, against the forward pass with fused attention": (
             long_context.measured
@@ -40,6 +53,7 @@ def main() -> None:
         "Peak memory of an audit, above the model and its libraries": audit.memory,
         "Constraints in a training step of transformer-base, 4,096 tokens": control.cost,
         "Peak memory of such a step, without words": control.memory,
+        "Every weight of transformer-base below a limit, against a step of Muon": control.caps,
         "Feed-forward maps of an encoder kept in bounds, 4,096 tokens": control.peers,
         "Interactive page: work for a frame while something is dragged, which has 16 ms": (
             explore.frames

@@ -50,6 +50,21 @@ def test_python_does_what_the_command_does(place, tmp_path, monkeypatch):
     assert (again.file, again.heads) == (record.file, record.heads)
 
 
+def test_files_may_be_named_by_text(tmp_path, monkeypatch):
+    """As the notebooks and the documents write them."""
+    monkeypatch.chdir(tmp_path)
+    model = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    record = audit.run(model, [torch.randn(2, 5, 8)], norms=[], epsilons=[])
+    record.save("step-1.json")
+    assert audit.Record.load("step-1.json").heads == record.heads
+    assert audit.read_training(".").last.heads == record.heads
+    audit.write_report(record, "report.html")
+    audit.write_comparison([record, record], "comparison.html")
+    audit.save_picture(record, "heads.svg")
+    written = {"step-1.json", "report.html", "comparison.html", "heads.svg"}
+    assert {file.name for file in tmp_path.iterdir()} == written
+
+
 def test_names_without_a_folder(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     named = audit.run(str(place / "bert"), [str(place / "texts.txt")], limit=3)

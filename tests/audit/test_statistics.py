@@ -85,6 +85,45 @@ def test_what_is_exact_and_what_is_above(model, data):
         assert row["largest_4_upper"] >= four.max()
 
 
+def test_theta_is_measured_from_both_sides(model, data, tmp_path):
+    """Against all signs of every row."""
+    record = audit.run(model, data, theta=True, epsilons=[])
+    plain = audit.run(model, data, epsilons=[])
+    seen = []
+    with torch.no_grad(), audit.capture(model, seen.append):
+        model(data[0])
+    signs = torch.cartesian_prod(*[torch.tensor([1.0, -1.0])] * 6).double()
+    for row in record.heads:
+        weights = torch.softmax(seen[0].scores[:, row["head"]].double(), dim=-1)
+        truth = (1 - (weights @ signs.T).abs().amin(-1) ** 2).mean()
+        assert row["theta"] <= truth + 1e-12
+        assert truth <= row["theta_upper"] + 1e-12
+        assert row["theta_upper"] - row["theta"] < 1e-6
+    assert record.columns["theta"].kind == "lower"
+    record.save(tmp_path / "a.json")
+    again = audit.Record.load(tmp_path / "a.json")
+    assert again.heads == record.heads
+    assert again.layers[0].state.theta
+    assert "theta" not in plain.columns
+    plain.seen = [(9, 13)]
+    with pytest.raises(ValueError, match="with θ and one without"):
+        record.merge(plain)
+
+
+def test_theta_of_masked_and_of_deep_keys():
+    from taut.audit.statistics.theta import Theta
+    from taut.models import ScoreBlock
+
+    scores = torch.tensor([[0.0, 0.0, -math.inf, -math.inf], [0.0, -1e4, -1e4, -1e4]])
+    block = ScoreBlock(scores, (slice(0, 1), slice(0, 1), slice(0, 2)))
+    low, high = (number.measure(block) for number in Theta().numbers(()))
+    assert low[0] == pytest.approx(1.0)
+    assert high[0] == 1.0
+    assert 0 <= low[1] <= high[1] < 1e-290
+    empty = ScoreBlock(torch.zeros(0, 4), (slice(0, 1), slice(0, 1), slice(0, 0)))
+    assert all(number.measure(empty).shape == (0,) for number in Theta().numbers(()))
+
+
 class Smallest(Statistic):
     """An example: the smallest weight of a row."""
 

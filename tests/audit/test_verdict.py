@@ -39,8 +39,11 @@ def test_the_words_follow_the_place_among_reference_heads():
 
 def test_what_stands_out_is_counted():
     record = at(0.08)
-    assert audit.verdict(record).endswith("No head stands out.")
+    assert audit.verdict(record).endswith("Nothing stands out.")
     state = record.layers[2].state
+    state.sums["evenness"][0] = 0.99 * state.counts["rows"][0]
+    assert [each.kind for each in audit.findings(record)] == ["uniform"]
+    assert audit.verdict(record).endswith("Nothing grave stands out.")  # what a head does
     state.sums["two"][1] = 0.3 * state.counts["rows"][1]
     assert audit.verdict(record).endswith("1 of 10 heads stands out.")
     record.missed = [("a", "b c")]

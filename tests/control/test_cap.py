@@ -151,9 +151,9 @@ def test_what_each_method_does():
     matrix = torch.diag(values)
     done = {method: cap(matrix, 1.0, method=method).diagonal() for method in METHODS}
     assert torch.allclose(done["exact"], values.clamp(max=1.0), atol=1e-5)
-    assert torch.allclose(done["soft_cap"], values - 0.03 / 1.03**3 * values**3, atol=2e-3)
-    assert torch.allclose(done["hard_cap"], values - 0.03 / 1.03**33 * values**33, atol=2e-3)
-    assert torch.allclose(done["normalise"], values / 1.03, atol=2e-3)
+    assert torch.allclose(done["soft_cap"], values - 0.03 / 1.03**3 * values**3, atol=3e-3)
+    assert torch.allclose(done["hard_cap"], values - 0.03 / 1.03**33 * values**33, atol=3e-3)
+    assert torch.allclose(done["normalise"], values / 1.03, atol=3e-3)
     for method in METHODS:
         assert (done[method].diff() < 0).all()  # the order is kept
 

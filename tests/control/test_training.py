@@ -426,11 +426,11 @@ def test_the_trainer_keeps_every_constraint(tmp_path):
     """Also those that are a part of the model, or change it after a step."""
     model = no_dropout(tiny("gpt2")[0])
     soft, clip = control.SoftCap(model, limit=0.01), control.QKClip(model, limit=1e-3)
-    before = [block.weights["query"].matrix().clone() for block in clip._blocks.values()]
+    before = [maps.weights[0].matrix().clone() for maps in clip._maps.values()]
     trained(tmp_path, model, [soft, clip])
     assert not any(made.running for made in (soft, clip))
     assert all(row.holds for row in soft.verify())  # it stays, as the model was trained with it
-    after = [block.weights["query"].matrix() for block in clip._blocks.values()]
+    after = [maps.weights[0].matrix() for maps in clip._maps.values()]
     assert all(x.norm() < 0.5 * y.norm() for x, y in zip(after, before, strict=True))
     late, early = (no_dropout(tiny("gpt2")[0]) for _ in range(2))
     with pytest.raises(ValueError, match="does not hold the gains"):

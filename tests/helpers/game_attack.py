@@ -31,7 +31,7 @@ def steepest(A, B, tau, p, rng, tries=40):
         found = ratio(A, B, tau, y, z, p)
         if found > best:
             best, pair = found, (y, z)
-    for k in range(200):
+    for k in range(200 if pair is not None else 0):  # None: nothing changes at all
         y, z = (np.clip(s * np.exp(0.5 * 0.98**k * rng.normal(size=m)), 1e-12, None) for s in pair)
         y, z = y / y.sum(), z / z.sum()
         if np.abs(y - z).max() > 1e-7 and ratio(A, B, tau, y, z, p) > best:

@@ -264,3 +264,37 @@ def test_local_lipschitz_wants_what_it_says():
         tt.local_lipschitz(layer, x, failure="a")
     with pytest.raises(TypeError, match="steps"):
         tt.certified_radius(layer, x, steps=1.5)
+
+
+class Steeper(torch.nn.TransformerEncoderLayer):
+    """A subclass that leaves forward as it is, and changes what forward calls."""
+
+    def _ff_block(self, x):
+        return super()._ff_block(x) + 100 * torch.relu(x.sum(-1, keepdim=True) - 1)
+
+
+def test_a_subclass_that_changes_a_part_of_forward_has_no_rule():
+    """Where the change does nothing at the input itself, comparing outputs cannot notice it."""
+    layer = Steeper(4, 2, 8, dropout=0.0, batch_first=True).double().eval()
+    plain = torch.nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True).double().eval()
+    x = torch.zeros(1, 2, 4, dtype=torch.float64)
+    for function in (tt.certify, tt.propagate):
+        with pytest.raises(tt.MissingRuleError, match="Steeper"):
+            function(layer, taut.At(x, 1.0))
+    tt.propagate(plain, taut.At(x, 1.0))
+    plain._ff_block = lambda y: 2 * y
+    with pytest.raises(ValueError, match="_ff_block of TransformerEncoderLayer was replaced"):
+        tt.propagate(plain, taut.At(x, 1.0))
+
+
+def test_a_subclass_that_changes_nothing_keeps_its_rule():
+    class Named(torch.nn.TransformerEncoderLayer):
+        def extra_repr(self):
+            return "the same"
+
+        def more(self):
+            return 1
+
+    layer = Named(4, 2, 8, dropout=0.0, batch_first=True).double().eval()
+    x = torch.zeros(1, 2, 4, dtype=torch.float64)
+    assert tt.propagate(layer, taut.At(x, 1.0)).bound.upper.shape == (1, 8)

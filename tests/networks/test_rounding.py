@@ -14,6 +14,7 @@ nn = torch.nn
 import taut.networks as tt  # noqa: E402
 from taut.networks.operations.normalisation import FixedNorm  # noqa: E402
 from taut.networks.region import start  # noqa: E402
+from taut.networks.rules.attention_functions import cosine_heads  # noqa: E402
 
 CPU = torch.device("cpu")
 WIDTH, TOKENS = 12, 5
@@ -74,6 +75,34 @@ def attention(x, heads, bias):
     return linear(np.concatenate(outputs, axis=-1), *heads.output)
 
 
+def unit(u, epsilon):
+    """u/√(‖u‖² + epsilon)."""
+    return u / each(mpmath.sqrt)((u**2).sum(axis=-1, keepdims=True) + mpmath.mpf(epsilon))
+
+
+def cosine_attention(x, heads, *, nu, scale, epsilon):
+    """Heads one by one, their queries, keys and values of length below 1."""
+    parts = [linear(x, *part) for part in (heads.query, heads.key, heads.value)]
+    outputs = []
+    for h in range(heads.heads):
+        q, k, v = (unit(np.split(part, heads.heads, axis=-1)[h], epsilon) for part in parts)
+        outputs.append(mpmath.mpf(nu) * (softmax(mpmath.mpf(scale) * (q @ k.T)) @ v))
+    return linear(np.concatenate(outputs, axis=-1), *heads.output)
+
+
+def distance_attention(x, heads):
+    """Heads one by one, by the distances of their queries."""
+    root, outputs = mpmath.sqrt(heads.width), []
+    u = linear(x, *heads.query)
+    for h in range(heads.heads):
+        own = np.split(u, heads.heads, axis=-1)[h]
+        apart = ((own[:, None] - own[None]) ** 2).sum(axis=-1)
+        wq, wv = (np.split(exactly(part[0]), heads.heads)[h] for part in heads[:2])
+        values = own @ wq @ wv.T / root + np.split(exactly(heads.value[1]), heads.heads)[h]
+        outputs.append(softmax(-apart / root) @ values)
+    return linear(np.concatenate(outputs, axis=-1), *heads.output)
+
+
 def random(*shape, size=1.0):
     return size * torch.randn(*shape, dtype=torch.float64)
 
@@ -125,6 +154,12 @@ def operations(norm, seed):
     for normed in (None, tt.HeadNorm(random(WIDTH // 3), 1e-6)):
         heads = tt.Heads(*parts, 3, 3, 0.4, query_norm=normed, key_norm=normed)
         yield "attention", run.attention(near, heads, bias=scores), attention(w, heads, scores)
+    options = {"nu": 2.1, "scale": 1.3, "epsilon": 0.07}
+    heads = tt.Heads(*parts, 3, 3, 0.4)
+    found = run.attention(near, cosine_heads(heads, **options))
+    yield "cosine attention", found, cosine_attention(w, heads, **options)
+    distances = tt.DistanceHeads(parts[0], parts[2], parts[3], 3)
+    yield "l2 attention", run.distance_attention(near, distances), distance_attention(w, distances)
 
 
 @pytest.mark.parametrize("norm", ["l2", "token"])

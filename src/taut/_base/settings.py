@@ -52,6 +52,9 @@ class AuditSettings:
     quick
         Find the constants from the largest weight of each row alone. Those in l1 and l∞ are the
         same as otherwise; that in l2 lies between one half of them and all of them.
+    theta
+        Keep a bracket of the constant from l∞ to l1 of every row, 4 max P(S)(1 − P(S)) over sets S
+        of keys, which takes longer than all other constants.
     column, tokenizer
         Column of a table that holds the samples, and the model whose tokenizer is used if it is
         another one.
@@ -72,6 +75,7 @@ class AuditSettings:
     limit: int = 256
     queries: int | str = "auto"
     quick: bool = False
+    theta: bool = False
     column: str | None = None
     tokenizer: str | None = None
     dtype: str = "auto"

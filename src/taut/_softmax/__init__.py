@@ -11,6 +11,7 @@ from taut._softmax.functions import log_softmax, logsumexp, softmax, softmin
 from taut._softmax.inverse import logits
 from taut._softmax.jacobian import jacobian, jvp, logsumexp_smoothness
 from taut._softmax.lipschitz import global_lipschitz, local_lipschitz, worst_direction, worst_input
+from taut._softmax.partition import theta_sides
 from taut._softmax.row_sums import row_sums, row_sums_and_constants
 from taut._softmax.steps import (
     Regularity,
@@ -45,6 +46,7 @@ __all__ = [
     "softmin",
     "step_bound",
     "step_ratio",
+    "theta_sides",
     "two_class",
     "worst_direction",
     "worst_input",

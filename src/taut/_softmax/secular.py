@@ -74,7 +74,7 @@ def constants_underflow(x: Array, scale: float) -> float:
     weights may lose one, and no constant exceeds twice their sum.
     """
     wide = 2.0**-126 if wide_eps(x) > 1e-10 else 2.0**-1022
-    return 2.0 * x.shape[-1] * max(1.0, scale) * wide + _smallest_normal(x)
+    return 2.0 * float(x.shape[-1]) * max(1.0, scale) * wide + _smallest_normal(x)
 
 
 def analyse(x: Array, scale: float) -> Spectrum:

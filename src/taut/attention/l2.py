@@ -18,7 +18,7 @@ from taut._base.matrix_norm import (
     spectral_of_product,
     spectral_of_stack,
 )
-from taut._base.norm import FROBENIUS
+from taut._base.norm import FROBENIUS, TOKEN
 from taut._base.rounding import (
     EPS,
     down,
@@ -43,6 +43,7 @@ def l2(
     n: int,
     heads: int = 1,
     form: Literal["covariance", "kim"] = "covariance",
+    norm: Literal["l2", "token"] = "l2",
 ) -> Bound:
     """Lipschitz constant of L2 multi-head self-attention with tied weights (Kim et al. 2021).
 
@@ -59,6 +60,9 @@ def l2(
     form
         ``"covariance"`` (theorem l2-attention) or ``"kim"`` (theorem l2-kim: the paper's bound
         with ‖Wq‖⁴ in place of ‖Wq‖², without which it is exceeded), for comparison.
+    norm
+        ``"l2"``, Frobenius over tokens, or ``"token"``, the largest l2 norm of a token, in which
+        the constant grows as the logarithm of n.
 
     Examples
     --------
@@ -67,6 +71,8 @@ def l2(
     Bound(at most 5.24509, l2, all inputs, n = 16, every token sees itself; l2-attention)
     >>> l2(np.eye(4), np.eye(4), n=16, form="kim")
     Bound(at most 13.0677, l2, all inputs, n = 16, every token sees itself; l2-kim)
+    >>> l2(np.eye(4), np.eye(4), n=16, norm="token")
+    Bound(at most 3.26692, largest token l2, all inputs, n = 16, every token sees itself; ...)
     """
     wq, wv = numbers(wq, name="wq"), numbers(wv, name="wv")
     count, n = whole_number(heads, name="heads", least=1), count_tokens(n, name="n")
@@ -85,7 +91,11 @@ def l2(
     domain = Everywhere().given(f"n = {n}", "every token sees itself")
     pairs = list(zip(np.split(wq, count), np.split(wv, count), strict=True))
     moved = farthest(n)
+    if norm not in ("l2", "token"):
+        raise ValueError(f"norm must be l2 or token, got {norm!r}")
     if form == "kim":
+        if norm != "l2":
+            raise ValueError("the bound of Kim et al. is for norm='l2' only")
         squares = [times(spectral(q), times(spectral(v), spectral(q))) for q, v in pairs]
         shift = times(root(float(n)), plus(times(4.0, moved), 1.0))
         around = times(spectral(wo), hypotenuse(*squares))
@@ -94,7 +104,14 @@ def l2(
         )
     if form != "covariance":
         raise ValueError(f"form must be covariance or kim, got {form!r}")
-    around = _around(pairs, np.split(wo, count, axis=1), spectral(wo))
+    ends = np.split(wo, count, axis=1)
+    if norm == "token":
+        around = _around_token(pairs, ends, spectral(wo))
+        shift = plus(times(4.0, moved), 1.0)
+        return bounded_above(
+            times(narrow, shift, around), TOKEN, domain, "l2-attention", rounding="proved"
+        )
+    around = _around(pairs, ends, spectral(wo))
     shift = plus(
         root((n + 1) / 2),
         times(2.0, moved),
@@ -130,6 +147,13 @@ def _around(pairs: list[tuple[Matrix, Matrix]], ends: list[Matrix], outer: float
         slack = times(error, hypotenuse(*map(over, sizes, scales)))  # of products and quotients
         best = min(best, times(before, plus(spectral(after), slack)))
     return best
+
+
+def _around_token(pairs: list[tuple[Matrix, Matrix]], ends: list[Matrix], outer: float) -> float:
+    """The same in the largest token, where heads may look at different tokens."""
+    apart = [times(spectral(q), spectral_of_product(v, q.T)) for q, v in pairs]
+    added = [times(spectral(o), each) for o, each in zip(ends, apart, strict=True)]
+    return min(times(outer, hypotenuse(*apart)), plus(*added))
 
 
 def farthest(n: int) -> float:

@@ -160,7 +160,8 @@ class Auditor:
             give_back()
 
     def _fresh(self, heads: int) -> HeadState:
-        return HeadState(heads, self.settings.norms, self.settings.threshold)
+        asked = self.settings
+        return HeadState(heads, asked.norms, asked.threshold, theta=asked.theta)
 
     def _take(
         self, layer: LayerRecord, place: int, rows: AttentionRows, *, together: bool = False

@@ -10,7 +10,7 @@ from taut._base.files import write_whole
 from taut._base.json_files import sealed
 from taut._base.optional import needing
 from taut.audit.consequence.columns import RANKED_BY, is_measured
-from taut.audit.head_table import head_columns, head_rows
+from taut.audit.head_table import has_theta, head_columns, head_rows
 from taut.audit.layer_record import LayerRecord
 from taut.audit.made import made_together
 from taut.audit.package_versions import package_versions
@@ -93,8 +93,9 @@ class Record:
     def columns(self) -> dict[str, Column]:
         """What the numbers of :attr:`heads` are: exact, a bound or of a sample; in which norm."""
         found = head_columns(
-            self.norms, drawn=self.drawn, quick=self.quick, consequence=self.has_consequence
-        )
+            self.norms, drawn=self.drawn, quick=self.quick, consequence=self.has_consequence,
+            theta=has_theta(self.measured),
+        )  # fmt: skip
         return {column.name: column for column in found}
 
     @property
@@ -218,12 +219,12 @@ class Record:
         """What :meth:`save` writes: :meth:`to_dict` with a checksum."""
         return sealed(self.to_dict())
 
-    def save(self, file: Path) -> None:
+    def save(self, file: Path | str) -> None:
         """Write it as JSON with a checksum, whole or not at all."""
-        write_whole(self.to_json(), file)
+        write_whole(self.to_json(), Path(file))
 
     @classmethod
-    def load(cls, file: Path) -> Record:
+    def load(cls, file: Path | str) -> Record:
         """The record in a file; a ValueError with the name of the file says why there is none."""
         data = read_record(Path(file), VERSION)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from taut._base.json_files import plain
-from taut.audit.head_table import kept_kinds
+from taut.audit.head_table import has_theta, kept_kinds
 from taut.audit.layer_record import LayerRecord
 from taut.audit.record_checks import count, facts, part, spans, words
 from taut.audit.shard import Shard
@@ -14,7 +14,7 @@ from taut.audit.thumbnails import checked_pictures
 if TYPE_CHECKING:
     from taut.audit.record import Record
 
-VERSION = 7
+VERSION = 8
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
@@ -45,7 +45,9 @@ def _labels(record: Record) -> dict[str, Any]:
     columns = {name: each.to_dict() for name, each in record.columns.items()}
     return {
         "columns": columns,
-        "kinds": kept_kinds(record.norms, drawn=record.drawn, quick=record.quick),
+        "kinds": kept_kinds(
+            record.norms, drawn=record.drawn, quick=record.quick, theta=has_theta(record.measured)
+        ),
     }
 
 
@@ -88,8 +90,9 @@ def _check_alike(layers: list[LayerRecord]) -> None:
     """Raise an error where layers cannot be those of one audit: they share settings, not names."""
     if len({layer.name for layer in layers}) < len(layers):
         raise ValueError("two layers have the same name")
-    if len({(layer.state.norms, layer.state.threshold) for layer in layers}) > 1:
-        raise ValueError("its layers have different norms or thresholds")
+    kept = {(each.state.norms, each.state.threshold, each.state.theta) for each in layers}
+    if len(kept) > 1:
+        raise ValueError("its layers have different norms or thresholds, or some have θ")
     grids = [layer.grid for layer in layers if layer.grid is not None]
     if len({(grid.epsilons, grid.norms) for grid in grids}) > 1:
         raise ValueError("its grids have different step sizes or norms")

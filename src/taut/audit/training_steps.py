@@ -41,12 +41,12 @@ class TrainingRecords(NamedTuple):
     last: Record
 
 
-def read_training(folder: Path) -> TrainingRecords:
+def read_training(folder: Path | str) -> TrainingRecords:
     """The records in a folder, by the last number in their names: ``step-200.json``.
 
     A ValueError says which names have no number, or the same one.
     """
-    found: dict[int, Path] = {}
+    folder, found = Path(folder), dict[int, Path]()
     for file in record_files(folder):
         number = re.findall(r"\d+", _without_digest(file.stem))
         if not number:

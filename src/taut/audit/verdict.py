@@ -60,7 +60,8 @@ def _level(record: Record, mean: float) -> str:
 
 
 def _stands_out(record: Record, heads: int) -> str:
-    found = {each.kind: each for each in findings(record) if each.kind in GRAVE}
+    every = findings(record)
+    found = {each.kind: each for each in every if each.kind in GRAVE}
     parts = []
     if "missed" in found:
         parts.append("some attention could not be seen")
@@ -76,6 +77,6 @@ def _stands_out(record: Record, heads: int) -> str:
         verb = "stands" if len(named) == 1 else "stand"
         parts.append(f"{len(named)} of {heads} heads {verb} out")
     if not parts:
-        return "No head stands out."
+        return "Nothing grave stands out." if every else "Nothing stands out."
     said = ", and ".join(parts)
     return f"{said[0].upper()}{said[1:]}."

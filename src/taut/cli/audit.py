@@ -96,6 +96,12 @@ def audit(
             help="A first look: bounds of the constants from the largest weight of each row alone.",
         ),
     ] = USUAL.quick,
+    theta: Annotated[
+        bool,
+        typer.Option(
+            "--theta", help="Measure the constants from linf to l1 of all rows, too, within 1e-6."
+        ),
+    ] = USUAL.theta,
     p: Annotated[
         str,
         typer.Option(
@@ -173,8 +179,8 @@ def audit(
             numbers(p, "p"), numbers(epsilons, "epsilons"), threshold, scale if logits else None,
             seed, consequence_samples if consequence else 0, batch_size=batch_size,
             max_length=max_length, limit=limit, queries=queries_of(queries), quick=quick,
-            column=column, tokenizer=tokenizer, dtype=dtype, device=device, revision=revision,
-            trust_remote_code=trust_remote_code,
+            theta=theta, column=column, tokenizer=tokenizer, dtype=dtype, device=device,
+            revision=revision, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         if model is not None and not data:
             raise ValueError(

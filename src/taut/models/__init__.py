@@ -43,8 +43,15 @@ from taut.models.capture import capture, real_rows
 from taut.models.capture_training import AttentionListener
 from taut.models.captured import Captured, Missed
 from taut.models.continuous_inputs import ContinuousInputs, read_continuous_inputs
+from taut.models.controlled_attention import (
+    ControlledAttention,
+    controlled_attention,
+    controlled_name,
+)
 from taut.models.disturbed_attention import DisturbedAttention
 from taut.models.embedded import embedded_data, embedded_models
+from taut.models.largest_scores import largest_scores
+from taut.models.latent_attention import LatentAttention, find_latent_attention
 from taut.models.layout import AttentionRows, attention_rows
 from taut.models.load import load
 from taut.models.masks import (
@@ -82,9 +89,11 @@ __all__ = [
     "Block",
     "Captured",
     "ContinuousInputs",
+    "ControlledAttention",
     "DisturbedAttention",
     "FeedForwardMaps",
     "FusedScores",
+    "LatentAttention",
     "LayerDescription",
     "LinearMap",
     "Missed",
@@ -111,6 +120,8 @@ __all__ = [
     "chosen_blocks",
     "combined_digest",
     "constant_key",
+    "controlled_attention",
+    "controlled_name",
     "copied_tensors",
     "describe_fit",
     "describe_model",
@@ -124,6 +135,7 @@ __all__ = [
     "find_attention",
     "find_blocks",
     "find_feed_forward",
+    "find_latent_attention",
     "find_projections",
     "first_computation",
     "has_lazy_parameters",
@@ -131,6 +143,7 @@ __all__ = [
     "identify_preprocessor",
     "is_cross_attention",
     "joined_weights",
+    "largest_scores",
     "load",
     "logits_of",
     "measure_rows",

@@ -110,7 +110,7 @@ def _attention(path: str, module: nn.Module, parent: Any, names: Names) -> Block
     found = find_attention(module, parent)
     if found is None:
         return None
-    weights = {role: _weight(each, names) for role, each in found.maps.items()}
+    weights = {role: weight_of(each, names) for role, each in found.maps.items()}
     return Block(path, "attention", weights, number_of_heads(module))
 
 
@@ -118,11 +118,12 @@ def _feed_forward(path: str, module: nn.Module, parent: Any, names: Names) -> Bl
     found = find_feed_forward(module)
     if found is None:
         return None
-    weights = {role: _weight(each, names) for role, each in found.maps.items()}
+    weights = {role: weight_of(each, names) for role, each in found.maps.items()}
     return Block(path, "feed-forward", weights)
 
 
-def _weight(found: LinearMap, names: Names) -> Weight:
+def weight_of(found: LinearMap, names: Names) -> Weight:
+    """The parameter that a map is kept in; refuses one that is computed anew in every pass."""
     parameter: Any = found.kept_weight
     if id(parameter) not in names:
         raise ValueError(

@@ -23,6 +23,7 @@ from taut.networks.onnx_files.read import read_onnx
 from taut.networks.onnx_files.step import UnknownOperationError
 from taut.networks.operations.activation_slopes import Activation, known_activation
 from taut.networks.operations.attention_parameters import HeadNorm, Heads
+from taut.networks.operations.distance_parameters import DistanceHeads
 from taut.networks.propagation.propagate import propagate
 from taut.networks.propagation.result import Propagation, Slack
 from taut.networks.propagation.targets import margins
@@ -44,6 +45,7 @@ __all__ = [
     "Activation",
     "Certificate",
     "CertifiedRadius",
+    "DistanceHeads",
     "HeadNorm",
     "Heads",
     "Interpreter",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from taut.networks.inherited_methods import replaced_methods
+
 _KINDS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -34,8 +36,9 @@ def _check_unchanged(name: str, module: nn.Module) -> None:
             f"{name} has forward hooks, which may change what it computes: remove them"
         )
     # accelerate wraps forward to move inputs between devices, and leaves this mark
-    if "forward" in module.__dict__ and not hasattr(module, "_hf_hook"):
-        raise ValueError(f"the forward of {name} was replaced: no rule knows what it does")
+    replaced = replaced_methods(module)
+    if replaced and not (replaced == ["forward"] and hasattr(module, "_hf_hook")):
+        raise ValueError(f"the {replaced[0]} of {name} was replaced: no rule knows what it does")
     if module.training and hasattr(module, "parametrizations"):
         raise ValueError(
             f"the weights of {name} may change when they are read in training mode: module.eval()"

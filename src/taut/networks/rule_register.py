@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from taut.networks.inherited_methods import runs_code_of
+
 Call = Callable[..., Any]
 
 
@@ -56,7 +58,7 @@ def register(*kinds: type | str, call: Call | None = None) -> Callable[[Call], C
     A rule takes ``(run, module, x)``, x being a :class:`Region`, and returns the region that the
     module makes of it, composed of what ``run`` offers: ``run(child, x)`` for modules with
     rules of their own, ``run.linear``, ``run.add`` and so on. A subclass has the rule of its parent
-    only as long as it does not change ``forward``.
+    only as long as it does not change ``forward`` or a method that ``forward`` calls.
 
     Examples
     --------
@@ -89,8 +91,7 @@ def find(module: nn.Module) -> Rule | None:
     for kind in type(module).__mro__:
         rule = _RULES.get(kind) or _RULES.get(f"{kind.__module__}.{kind.__qualname__}")
         if rule is not None:
-            same = getattr(type(module), "forward", None) is getattr(kind, "forward", None)
-            return rule if same else None
+            return rule if runs_code_of(kind, module) else None
     return None
 
 

@@ -120,7 +120,8 @@ ATTENTION = (
         "l2-attention",
         _ATTENTION,
         "L₂ ≤ w^{−1/2}(√((n + 1)/2) + 2ω + 2√(ω₂ω(n − 1)))‖Wq‖‖[Wo Wv Wqᵀ]_h‖, "
-        "ω = W₀((n − 1)/e), ω₂ = W₀(1/e)",
+        "ω = W₀((n − 1)/e), ω₂ = W₀(1/e); in the largest l2 norm of a token at most "
+        "w^{−1/2}(1 + 4ω)‖Wo‖(Σ_h‖Wq‖²‖WvWqᵀ‖²)^{1/2}",
         "as l2-kim; any mask under which every token sees itself",
         "covariances under Pᵢ; no other token weighs more than the token itself",
         "attained by a single token",

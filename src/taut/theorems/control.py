@@ -37,4 +37,13 @@ CONTROL = (
         "attained at σ_max(W) = Λ",
         "taut",
     ),
+    Theorem(
+        "cap-drift",
+        _CONTROL,
+        "σ_max(W) ≤ σ_max(V) + ‖W − V‖_F",
+        "any matrices W and V of one shape",
+        "the triangle inequality, and no singular value is above the Frobenius norm",
+        "attained where W − V has rank one, along the leading singular vectors of V",
+        "classical",
+    ),
 )

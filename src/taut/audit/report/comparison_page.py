@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def write_comparison(
     records: Sequence[Record],
-    file: Path,
+    file: Path | str,
     *,
     names: Sequence[str] = (),
     trainings: Sequence[TrainingRecords] = (),
@@ -45,7 +45,7 @@ def write_comparison(
     trainings
         Records over steps, which the last ``records`` belong to; they are drawn as curves.
     """
-    write_whole(comparison_html(records, names, trainings), file)
+    write_whole(comparison_html(records, names, trainings), Path(file))
 
 
 def comparison_html(

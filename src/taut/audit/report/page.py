@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from taut.audit.record import Record
 
 
-def write_report(record: Record, file: Path) -> None:
+def write_report(record: Record, file: Path | str) -> None:
     """Write the report of a record: whole or not at all.
 
     Parameters
@@ -47,11 +47,12 @@ def write_report(record: Record, file: Path) -> None:
     file
         HTML file to write; its folder must exist.
     """
-    write_whole(html(record), file)
+    write_whole(html(record), Path(file))
 
 
-def save_picture(record: Record, file: Path) -> None:
+def save_picture(record: Record, file: Path | str) -> None:
     """Write the heat map of the mean constants in l2 as an SVG picture, for a README or a paper."""
+    file = Path(file)
     if file.suffix.lower() != ".svg":
         raise ValueError(f"the picture {str(file)!r} must end in .svg")
     if not record.layers:

@@ -13,6 +13,7 @@ from taut.audit.statistics.key_weights import KeyWeights
 from taut.audit.statistics.row_counts import RowCounts
 from taut.audit.statistics.score_range import ScoreRange
 from taut.audit.statistics.statistic import Statistic
+from taut.audit.statistics.theta import Theta
 
 STATISTICS: tuple[Statistic, ...] = (
     ConstantL2(),
@@ -24,3 +25,9 @@ STATISTICS: tuple[Statistic, ...] = (
     Affinity(),
     RowCounts(),
 )
+THETA = Theta()  # takes longer than the others, and is measured if it is asked for
+
+
+def optional(*, theta: bool) -> tuple[Statistic, ...]:
+    """Statistics that are kept besides ``STATISTICS`` where settings ask for them."""
+    return (THETA,) if theta else ()

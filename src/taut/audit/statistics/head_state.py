@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from taut._base.settings import AuditSettings
-from taut.audit.statistics import STATISTICS
+from taut.audit.statistics import STATISTICS, optional
 from taut.audit.statistics.exact_sum import exact_sum
 from taut.audit.statistics.profile import Profile
 from taut.audit.statistics.statistic import Array, RowNumber
@@ -30,9 +30,10 @@ NOT_MEASURED = ("skipped", "hidden", "broken")
 ReadRow = Callable[[int, int, int], WorstRow | None]
 
 
-def row_numbers(norms: Sequence[float]) -> dict[str, RowNumber]:
+def row_numbers(norms: Sequence[float], *, theta: bool = False) -> dict[str, RowNumber]:
     """The numbers of a row that all statistics keep, by their keys."""
-    return {number.key: number for each in STATISTICS for number in each.numbers(norms)}
+    chosen = (*STATISTICS, *optional(theta=theta))
+    return {number.key: number for each in chosen for number in each.numbers(norms)}
 
 
 class HeadState:
@@ -46,14 +47,21 @@ class HeadState:
         Exponents; upper bounds are kept for those besides 1, 2 and ∞.
     threshold
         Rows whose l2 constant is at least this are counted.
+    theta
+        Keep the constants from l∞ to l1.
     """
 
     def __init__(
-        self, heads: int, norms: Sequence[float] = (), threshold: float = AuditSettings.threshold
+        self,
+        heads: int,
+        norms: Sequence[float] = (),
+        threshold: float = AuditSettings.threshold,
+        *,
+        theta: bool = False,
     ) -> None:
-        self.heads, self.threshold = heads, threshold
+        self.heads, self.threshold, self.theta = heads, threshold, theta
         self.norms = tuple(p for p in norms if constant_key(p) not in ("one", "two"))
-        self.numbers = row_numbers(self.norms)
+        self.numbers = row_numbers(self.norms, theta=theta)
         kept = self.numbers.values()
         self.tops = {number.key: number.end for number in kept if number.end is not None}
         self.counts: dict[str, Array] = {n: np.zeros(heads, dtype=np.int64) for n in COUNTS}
@@ -156,7 +164,7 @@ class HeadState:
 
     def empty(self) -> HeadState:
         """A state of the same kind, in which nothing was seen yet."""
-        return HeadState(self.heads, self.norms, self.threshold)
+        return HeadState(self.heads, self.norms, self.threshold, theta=self.theta)
 
     def fits(self, other: HeadState) -> None:
         """Raise an error if another state cannot be merged."""
@@ -164,6 +172,8 @@ class HeadState:
             raise ValueError(f"cannot merge {other.heads} heads into {self.heads}")
         if (other.norms, other.threshold) != (self.norms, self.threshold):
             raise ValueError("cannot merge records with different norms or thresholds")
+        if other.theta != self.theta:
+            raise ValueError("cannot merge a record with θ and one without it")
 
     def merge(self, other: HeadState) -> None:
         """Merge what another process has seen."""

@@ -23,6 +23,7 @@ def state_to_dict(state: HeadState) -> dict[str, Any]:
         "heads": state.heads,
         "norms": list(state.norms),
         "threshold": state.threshold,
+        "theta": state.theta,
         "counts": _lists(state.counts),
         "sums": {name: finite(value) for name, value in state.sums.items()},
         "rests": {name: [finite(v) for v in rests] for name, rests in state.rests.items()},
@@ -41,17 +42,19 @@ def state_from_dict(data: dict[str, Any]) -> HeadState:
     heads = count(data, "heads", what, least=1)
     rows = part(part(data, "counts", dict, what), "rows", list, "counts")
     norms = part(data, "norms", list, what)
-    usual = [number for number in row_numbers(()).values() if number.end is not None]
+    theta: bool = part(data, "theta", bool, what)
+    fixed = row_numbers((), theta=theta)
+    usual = [number for number in fixed.values() if number.end is not None]
     if len(rows) != heads or len(part(data, "histograms", dict, what)) > len(norms) + len(usual):
         raise ValueError(f"{what} says it has {heads} heads and holds those of {len(rows)}")
     if not all(type(p) in (int, float) and 1 <= p < math.inf for p in norms):
         raise ValueError("the norms of a layer must be numbers of at least 1")
     names = {constant_key(p) for p in norms}
-    known = names <= set(data["histograms"]) and not names & set(row_numbers(()))
+    known = names <= set(data["histograms"]) and not names & set(fixed)
     if len(names) < len(norms) or not known:
         raise ValueError("the norms of a layer do not match the numbers stored for it")
     threshold = float(numbers([data.get("threshold")], (1,), "threshold")[0])
-    state = HeadState(heads, norms, threshold)  # as large as what the file holds
+    state = HeadState(heads, norms, threshold, theta=theta)  # as large as what the file holds
     _fill(state.counts, data, "counts", integers)
     _fill(state.histograms, data, "histograms", integers)
     _fill(state.places, data, "places", partial(integers, least=-1))

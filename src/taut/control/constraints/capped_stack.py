@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from taut.control.constraints.polynomial_cap import polynomial_cap, reach
 from taut.control.constraints.proved_norms import (
     WIDEST,
     Grams,
+    Indices,
     Numbers,
     frobenius,
     grams,
@@ -28,58 +29,84 @@ from taut.control.constraints.proved_norms import (
 METHODS = ("exact", "soft_cap", "hard_cap", "normalise")
 POWERS = {"soft_cap": (1,), "hard_cap": (32, 16, 8)}  # the first that reaches far enough is taken
 AT_ONCE = 1 << 24  # entries that are capped at a time
-Indices = np.ndarray[Any, np.dtype[np.int64]]
 # Tall matrices, their Gram matrices, norms and limit, and the precision that the result is kept in:
 # the matrices with upper bounds on their norms, which prove nothing where they are NaN.
 Attempt = Callable[[torch.Tensor, Grams, Numbers, float, torch.dtype], tuple[torch.Tensor, Numbers]]
 
 
 class CappedStack(NamedTuple):
-    """Matrices, which of them have changed, and which of those were taken one by one."""
+    """Matrices, upper bounds on their norms, which have changed, and which of those one by one."""
 
     matrices: torch.Tensor
+    bounds: Numbers
     changed: Indices
     alone: Indices
 
 
-def capped_stack(stack: torch.Tensor, limit: float, method: str) -> CappedStack:
-    """Cap finite matrices (b, m, n); those that are within the limit stay as they are."""
+def capped_stack(
+    stack: torch.Tensor,
+    limit: float,
+    method: str,
+    reserve: float = 0.0,
+    guesses: Numbers | None = None,
+) -> CappedStack:
+    """Cap finite matrices (b, m, n); those that are within the limit stay as they are.
+
+    With a reserve, matrices that have used up half of it are brought to limit·(1 − reserve).
+    Guesses of norms, if there are any, are tried first.
+    """
     size = max(1, AT_ONCE // stack[0].numel())
-    parts = [_capped(part, limit, method) for part in stack.split(size)]  # type: ignore[no-untyped-call]
+    parts = [
+        _capped(
+            stack[i : i + size],
+            limit,
+            method,
+            reserve,
+            None if guesses is None else guesses[i : i + size],
+        )
+        for i in range(0, len(stack), size)
+    ]
     if len(parts) == 1:
         return parts[0]
+    bounds = np.concatenate([part.bounds for part in parts])
     changed, alone = (
-        np.concatenate([part[field] + size * i for i, part in enumerate(parts)]) for field in (1, 2)
+        np.concatenate([part[field] + size * i for i, part in enumerate(parts)]) for field in (2, 3)
     )
-    return CappedStack(torch.cat([part.matrices for part in parts]), changed, alone)
+    return CappedStack(torch.cat([part.matrices for part in parts]), bounds, changed, alone)
 
 
-def _capped(stack: torch.Tensor, limit: float, method: str) -> CappedStack:
+def _capped(
+    stack: torch.Tensor, limit: float, method: str, reserve: float, guesses: Numbers | None
+) -> CappedStack:
     tall = stack if stack.shape[1] >= stack.shape[2] else stack.mT
     exponent = round(math.log2(limit))
     near_one = math.ldexp(limit, -exponent)  # a power of two, so that scaling rounds nothing
+    enough, target = near_one * (1 - reserve / 2), near_one * (1 - reserve)
     with without_autocast([stack]):
         scaled = tall.to(_precision(tall)) * 2.0**-exponent
         found = grams(scaled)
-        norms = proved_norms(found, near_one)
-        over = left = np.flatnonzero(~(norms <= near_one))
+        scaled_guesses = None if guesses is None else np.ldexp(guesses, -exponent)
+        norms = proved_norms(found, enough, scaled_guesses)
+        over = left = np.flatnonzero(~(norms <= enough))
         if not len(over):
-            return CappedStack(stack, over, over)
-        new = tall.clone()
+            return CappedStack(stack, np.ldexp(norms, exponent), over, over)
+        new, bounds = tall.clone(), norms.copy()
         for far, attempt in _attempts(method):
-            chosen = left[norms[left] <= far * near_one]
+            chosen = left[norms[left] <= far * target]
             if not len(chosen):
                 continue
             rows = torch.from_numpy(chosen)
             some = Grams(found.products[rows], found.errors[chosen])
-            results, bounds = attempt(scaled[rows], some, norms[chosen], near_one, tall.dtype)
-            proved = bounds <= near_one
+            results, tops = attempt(scaled[rows], some, norms[chosen], target, tall.dtype)
+            proved = tops <= target
             new[rows[proved]] = results[torch.from_numpy(proved)] * 2.0**exponent
+            bounds[chosen[proved]] = tops[proved]
             left = np.setdiff1d(left, chosen[proved])
     alone = _divided_alone if method == "normalise" else nearest_within
     for i in left.tolist():
-        new[i] = alone(tall[i], limit)
-    return CappedStack(new if tall is stack else new.mT, over, left)
+        new[i] = alone(tall[i], limit * (1 - reserve))
+        bounds[i] = near_one
+    return CappedStack(new if tall is stack else new.mT, np.ldexp(bounds, exponent), over, left)
 
 
 def _precision(stack: torch.Tensor) -> torch.dtype:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -10,14 +10,18 @@ from torch import nn
 from taut._base.bound import Bound
 from taut._base.checks import real_number
 from taut.control.constraint import Constraint
-from taut.control.constraints.capped_matrix import cap
+from taut.control.constraints.capped_matrix import check_choices, checked_limit, spectral_limit
 from taut.control.constraints.nearest_matrix import nearest_orthogonal
+from taut.control.constraints.reserve import Reserve
+from taut.control.constraints.weight_turns import Entry, apart
 from taut.control.verified import Verified, singular_values
-from taut.models import ROLES, Block, Only, chosen_blocks, distinct_blocks
+from taut.models import ROLES, Block, Only, Weight, chosen_blocks, distinct_blocks
 
 _HALF = (torch.float16, torch.bfloat16)
-SMALLEST = 1e-30  # limit; the range of single precision ends soon after
 ORTHOGONAL = 1e-4  # how far singular values of an orthogonal matrix in single precision are from 1
+
+
+Kind = tuple[int, int, torch.dtype, torch.device]  # of matrices that are capped together
 
 
 class Projection(Constraint):
@@ -31,6 +35,15 @@ class Projection(Constraint):
         Any model whose attention and feed-forward networks can be found.
     limit
         Largest singular value; None makes matrices orthogonal instead: all singular values 1.
+    method
+        How matrices above the limit are changed: ``"exact"``, ``"soft_cap"``, ``"hard_cap"`` or
+        ``"normalise"``, as in :func:`cap`.
+    norm
+        ``"spectral"``, or ``"rms"`` for a limit in units of √(outputs/inputs) of each matrix.
+    reserve
+        Share of the limit, such as 0.05, that a matrix is brought below it, once it has used up
+        half of that. Most steps are then proved by how far the matrix has moved since, without a
+        product of matrices. It costs a copy of the weights.
     roles
         Which maps: ``"query"``, ``"key"``, ``"value"``, ``"output"``, ``"gate"``, ``"first"``,
         ``"second"``; all that are there if not given.
@@ -41,7 +54,10 @@ class Projection(Constraint):
 
     Notes
     -----
-    Frozen weights are projected too. The state of the optimiser is left as it is.
+    Frozen weights are projected too. The state of the optimiser is left as it is. Weights that are
+    loaded while it runs may break the limit until the next step: :meth:`verify` says so, and
+    ``after_step()`` mends it. :meth:`values` has the numbers of matrices that the last step changed
+    (``changed``), and of those that were too far away for products (``decomposed``).
 
     Examples
     --------
@@ -63,20 +79,27 @@ class Projection(Constraint):
         model: nn.Module,
         *,
         limit: float | None,
+        method: str = "exact",
+        norm: str = "spectral",
+        reserve: float = 0.0,
         roles: str | Sequence[str] | None = None,
         per_head: bool = False,
         only: Only = None,
         blocks: Sequence[Block] | None = None,
     ) -> None:
-        if limit is not None and not SMALLEST <= real_number(limit, name="limit") <= 1 / SMALLEST:
-            raise ValueError(
-                f"limit must be between {SMALLEST:g} and {1 / SMALLEST:g}, got {limit!r}"
-            )
+        check_choices(method, norm)
+        if limit is None and (method, norm, reserve) != ("exact", "spectral", 0.0):
+            raise ValueError("method, norm and reserve need a limit; limit=None makes orthogonal")
+        if not 0 <= real_number(reserve, name="reserve") <= 0.5:
+            raise ValueError(f"reserve must be between 0 and 0.5, got {reserve!r}")
         roles = [roles] if isinstance(roles, str) else roles
         if roles is not None and not set(roles) <= set(ROLES):
             raise ValueError(f"roles must be some of {', '.join(ROLES)}, got {list(roles)}")
         super().__init__(model)
-        self.limit, self.per_head = limit, per_head
+        self.limit = None if limit is None else checked_limit(limit)
+        self.method, self.norm, self.reserve, self.per_head = method, norm, reserve, per_head
+        self._kept: dict[tuple[int, Kind], Reserve] = {}
+        self._changed = self._decomposed = 0
         chosen = chosen_blocks(model, only, blocks)
         self._weights = [
             (block, role, weight)
@@ -99,32 +122,69 @@ class Projection(Constraint):
     @torch.no_grad()
     def _after_step(self) -> None:
         for _, _, weight in self._weights:  # all, before anything is changed
-            if not bool(torch.isfinite(weight.matrix()).all()):
-                raise ValueError(f"{weight} holds NaN or infinite numbers and cannot be projected")
-        for block, role, weight in self._weights:
+            # The sum of finite numbers may overflow, but looking at each of them costs more.
             matrix = weight.matrix().detach()
-            parts = list(self._parts(block, role, matrix))
-            done = [self._project(part) for part in parts]
-            if any(new is not old for new, old in zip(done, parts, strict=True)):
-                weight.replace(torch.cat(done, dim=1 if role == "output" else 0))
+            if not bool(torch.isfinite(matrix.sum())) and not bool(torch.isfinite(matrix).all()):
+                raise ValueError(f"{weight} holds NaN or infinite numbers and cannot be projected")
+        self._changed = self._decomposed = 0
+        if self.limit is None:
+            for block, role, weight in self._weights:
+                done = [nearest_orthogonal(part) for part in self._parts(block, role, weight)]
+                weight.replace(torch.cat(done, dim=_side(role)))
+            return
+        for turn, chosen in enumerate(apart(self._weights)):
+            self._cap(turn, self.limit, chosen)
+
+    def _cap(self, turn: int, limit: float, chosen: Sequence[Entry]) -> None:
+        """Cap weights that do not overlap, all parts of a shape at once."""
+        parts = [list(self._parts(*entry)) for entry in chosen]
+        kinds: dict[Kind, list[tuple[int, int]]] = {}
+        for i, several in enumerate(parts):
+            for j, part in enumerate(several):
+                kinds.setdefault((*part.shape, part.dtype, part.device), []).append((i, j))
+        touched = set()
+        for kind, places in kinds.items():
+            largest = spectral_limit(limit, self.norm, kind[0], kind[1])
+            reserve = self._kept.setdefault(
+                (turn, kind), Reserve(largest, self.method, self.reserve)
+            )
+            new, alone = reserve.capped([parts[i][j] for i, j in places])
+            for row, matrix in new.items():
+                i, j = places[row]
+                parts[i][j] = matrix
+                touched.add(i)
+            self._changed += len(new)
+            self._decomposed += 0 if self.method == "normalise" else alone
+        for i in sorted(touched):
+            _, role, weight = chosen[i]
+            weight.replace(torch.cat(parts[i], dim=_side(role)))
 
     @torch.no_grad()
     def verify(self) -> list[Verified]:
         """Singular values of every matrix, or of those of its heads, by SVD in double precision."""
         found = []
         for block, role, weight in self._weights:
-            parts = list(self._parts(block, role, weight.matrix().double()))
+            parts = self._parts(block, role, weight)
             for h, part in enumerate(parts):
-                largest, smallest, sigma = singular_values(part)
+                largest, smallest, sigma = singular_values(part.double())
                 head = h if len(parts) > 1 else None
-                claim, holds = self._judged(largest, smallest, sigma)
+                claim, holds = self._judged(largest, smallest, sigma, part)
                 found.append(Verified(str(weight), claim, holds, largest, (sigma,), head))
         return found
 
-    def _judged(self, largest: float, smallest: float, sigma: Bound) -> tuple[str, bool]:
+    def values(self) -> dict[str, float]:
+        """How many matrices the last step changed, and how many of them by a decomposition."""
+        return {"changed": float(self._changed), "decomposed": float(self._decomposed)}
+
+    def _judged(
+        self, largest: float, smallest: float, sigma: Bound, part: torch.Tensor
+    ) -> tuple[str, bool]:
         """What is wanted of singular values, and whether it holds."""
         if self.limit is not None:
-            return f"largest singular value at most {self.limit:g}", sigma.upper <= self.limit
+            rows, columns = part.shape
+            limit = spectral_limit(self.limit, self.norm, rows, columns)
+            units = f" = {self.limit:g}·√({rows}/{columns})" if self.norm == "rms" else ""
+            return f"largest singular value at most {limit:g}{units}", sigma.upper <= limit
         off = max(largest - 1, 1 - smallest)
         return f"all singular values 1, to {ORTHOGONAL:g}", off < ORTHOGONAL
 
@@ -139,18 +199,17 @@ class Projection(Constraint):
             [f"{wanted}{each}, on", *(f"  {weight}" for _, _, weight in self._weights)]
         )
 
-    def _parts(self, block: Block, role: str, matrix: torch.Tensor) -> Iterator[torch.Tensor]:
+    def _parts(self, block: Block, role: str, weight: Weight) -> tuple[torch.Tensor, ...]:
         """The matrix, or those of its heads."""
+        matrix = weight.matrix().detach()
         if not self.per_head or block.kind != "attention" or role == "query-key-value":
-            yield matrix
-            return
+            return (matrix,)
         assert block.heads is not None
-        side = 1 if role == "output" else 0
         # Grouped heads have fewer keys and values; the width of a head is the output's.
         width = block.weights["output"].matrix().shape[1] // block.heads
-        yield from matrix.split(width, dim=side)  # type: ignore[no-untyped-call]
+        return tuple(matrix.split(width, dim=_side(role)))  # type: ignore[no-untyped-call]
 
-    def _project(self, matrix: torch.Tensor) -> torch.Tensor:
-        if self.limit is None:
-            return nearest_orthogonal(matrix)
-        return cap(matrix, self.limit)
+
+def _side(role: str) -> int:
+    """Heads are columns of output maps, and rows of the others."""
+    return 1 if role == "output" else 0

@@ -18,6 +18,7 @@ import torch
 from taut._base.rounding import enlarged, plus, root, times
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
+Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 PIECE = 256  # rows of a product that are summed at a time: a sum of k terms errs by ku
 FINEST = 2.0**-9  # by how much more than its estimate a norm is tried at first
@@ -64,38 +65,45 @@ def grams(stack: torch.Tensor) -> Grams:
 def absolute_squares(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖|A|‖₂² for each matrix: the smaller of ‖A‖_F² and ‖A‖₁‖A‖_∞."""
     sizes = stack.abs()
-    rows, columns = stack.shape[1:]
+    more = 1 + 3 * gamma(sum(stack.shape[1:]), stack.dtype)
     in_columns, in_rows = sizes.sum(dim=1).amax(dim=1), sizes.sum(dim=2).amax(dim=1)
-    more = 1 + 3 * gamma(rows + columns, stack.dtype)
     product = _float64(in_columns) * _float64(in_rows) * more
-    square = frobenius(stack) ** 2
-    return np.asarray(enlarged(np.minimum(product, square), 4))
+    return np.asarray(enlarged(np.minimum(product, frobenius(sizes) ** 2), 4))
 
 
 def frobenius(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖A‖_F for each matrix; squares that underflow count as the smallest."""
-    terms = stack.shape[1] * stack.shape[2]
-    found = _float64(torch.linalg.vector_norm(stack, dim=(1, 2)))
-    lost = math.sqrt(terms * float(torch.finfo(stack.dtype).tiny))
-    return np.asarray(enlarged(found * (1 + 2 * gamma(terms + 2, stack.dtype)) + lost, 4))
+    rows, columns = stack.shape[1:]
+    # Row by row first: a sum of all squares at once could err by as many units.
+    sums = _float64(stack.square().sum(dim=2).sum(dim=1))
+    lost = rows * columns * float(torch.finfo(stack.dtype).tiny)
+    return np.asarray(
+        enlarged(np.sqrt(sums * (1 + 2 * gamma(rows + columns + 2, stack.dtype)) + lost), 8)
+    )
 
 
-def proved_norms(found: Grams, enough: float) -> Numbers:
+def proved_norms(found: Grams, enough: float, guesses: Numbers | None = None) -> Numbers:
     """Upper bounds on σ for each matrix: at most ``enough`` where that is true, else near σ.
 
-    A norm that is not at most ``enough`` is estimated by power iteration, and tried from a little
-    above the estimate on, further and further away until Cholesky's factorisation succeeds. The
-    estimate only says where to begin.
+    Those with a guess below ``enough`` are tried there first. A norm that is not at most ``enough``
+    is estimated by power iteration, and tried from a little above the estimate on, further and
+    further away until Cholesky's factorisation succeeds. Guesses and estimates only say where.
     """
     dtype = found.products.dtype
     size = found.products.shape[-1]
-    slack = 1 - gamma(3 * size**1.5, dtype)  # what the factorisation usually costs
-    squares = np.maximum(enough * enough * slack - found.errors, 0.0)
-    norms = norms_at_most(found, squares)
+    slack = 1 - gamma(5 * size**1.5, dtype)  # what the factorisation usually costs
+    norms = np.full(len(found.errors), np.inf)
+    lower = norms if guesses is None else guesses
+    for tried in (np.where(lower < enough, lower, 0.0), np.full_like(norms, enough)):
+        left = np.flatnonzero(~(norms <= enough) & (tried > 0))
+        if len(left):
+            rest = _some(found, left)
+            squares = np.maximum(tried[left] ** 2 * slack - rest.errors, 0.0)
+            norms[left] = norms_at_most(rest, squares)
     left = np.flatnonzero(~(norms <= enough))
     if not len(left):
         return norms
-    rest = Grams(found.products[torch.from_numpy(left)], found.errors[left])
+    rest = _some(found, left)
     estimates = _estimated_squares(rest.products)
     more = FINEST
     while len(left):
@@ -105,9 +113,15 @@ def proved_norms(found: Grams, enough: float) -> Numbers:
         if more > 2.0**20:  # something is not finite
             break
         failed = np.flatnonzero(~np.isfinite(tried))
-        rest = Grams(rest.products[torch.from_numpy(failed)], rest.errors[failed])
+        rest = _some(rest, failed)
         left, estimates = left[failed], estimates[failed]
     return norms
+
+
+def _some(found: Grams, rows: Indices) -> Grams:
+    if len(rows) == len(found.errors):
+        return found
+    return Grams(found.products[torch.from_numpy(rows)], found.errors[rows])
 
 
 def norms_at_most(found: Grams, squares: Numbers) -> Numbers:
@@ -128,10 +142,10 @@ def norms_at_most(found: Grams, squares: Numbers) -> Numbers:
 def _estimated_squares(products: torch.Tensor) -> Numbers:
     """Largest eigenvalues by a few steps of power iteration: from below, and not proved."""
     generator = torch.Generator().manual_seed(0)
-    start = torch.randn(products.shape[-1], 4, generator=generator, dtype=torch.float64)
+    start = torch.randn(products.shape[-1], 2, generator=generator, dtype=torch.float64)
     vectors = start.to(products).expand(len(products), -1, -1)
     lengths = torch.ones(())
-    for _ in range(8):
+    for _ in range(10):
         vectors = torch.bmm(products, vectors / lengths)
         lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-30)
     return np.maximum(_float64(lengths.amax(dim=(1, 2))), 1e-30)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from taut._base.checks import positive_in_range
 from taut._base.norm import lp
@@ -17,7 +17,7 @@ from taut.control.layers.capped_hugging_face import cap, check_cappable, limit_o
 from taut.control.layers.swap import put, replacements
 from taut.control.layers.swap_hugging_face import pretrained
 from taut.control.verified import ALL, Verified
-from taut.models import HIDDEN, AttentionListener, Products, Scores
+from taut.models import AttentionListener, Products, Scores, largest_scores
 
 SCORE = "largest score"
 
@@ -136,12 +136,8 @@ def _attends(module: nn.Module) -> bool:
 
 
 def _note(found: dict[str, float], seen: Products | Scores) -> None:
-    scores: Tensor
-    if isinstance(seen, Products):  # a kernel, without the limit
-        scores = seen.query @ seen.key.mT * seen.factor
-    else:
-        scores = seen.scores.masked_fill(seen.scores < HIDDEN, 0.0)
-    if scores.numel():
-        most = float(scores.abs().amax())  # NaN stays: max() could lose it
+    heads = largest_scores(seen, absolute=True)  # of a kernel, without the limit
+    if heads.numel():
+        most = float(heads.amax())  # NaN stays: max() could lose it
         known = found.get(seen.path, 0.0)
         found[seen.path] = most if not known >= most else known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from taut.control.layers.cosine import CosineAttention
 from taut.control.layers.l2 import L2Attention
 from taut.control.layers.multihead import MultiheadLayer
-from taut.control.layers.swap_hugging_face import hugging_face_swaps
+from taut.control.layers.swap_hugging_face import Kind, hugging_face_swaps
 from taut.control.layers.swapped import Swapped
-
-Kind = Literal["cosine", "l2"]
 
 
 def swap_attention(model: nn.Module, kind: Kind, **options: Any) -> list[Swapped]:

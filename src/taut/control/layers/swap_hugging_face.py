@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,7 @@ from taut.control.layers.swapped import Swapped
 from taut.models import (
     ROLES,
     additive_mask,
+    controlled_name,
     find_attention,
     find_projections,
     is_cross_attention,
@@ -29,11 +30,12 @@ from taut.models import (
     visible_mask,
 )
 
-CAP = "taut-soft-cap"  # the attention function of SoftCap
+Kind = Literal["cosine", "l2"]
+CAP = controlled_name("soft-cap")
 
 
 def hugging_face_swaps(
-    model: nn.Module, kind: str, options: dict[str, Any]
+    model: nn.Module, kind: Kind, options: dict[str, Any]
 ) -> list[Callable[[], list[Swapped]]]:
     """One function for each model of transformers inside a model, which swaps its attention."""
     found: list[Callable[[], list[Swapped]]] = []
@@ -101,12 +103,14 @@ def _heads(module: nn.Module) -> int:
     return heads
 
 
-def _swap(model: Any, prefix: str, kind: str, settings: dict[str, dict[str, Any]]) -> list[Swapped]:
+def _swap(
+    model: Any, prefix: str, kind: Kind, settings: dict[str, dict[str, Any]]
+) -> list[Swapped]:
     with needing("swapped attention needs transformers", "hf"):
         from transformers import AttentionInterface, AttentionMaskInterface
         from transformers.masking_utils import sdpa_mask
 
-    implementation = f"taut-{kind}"
+    implementation = controlled_name(kind)
     AttentionInterface.register(implementation, _cosine if kind == "cosine" else _l2)
     AttentionMaskInterface.register(implementation, sdpa_mask)
     before = model.config._attn_implementation
@@ -182,7 +186,7 @@ def _bound(model: Any, place: str, n: int, **options: Any) -> Bound:
     """Lipschitz constant of the attention at a place, with its output projection."""
     module = model.get_submodule(place)
     chosen, kind = module.config._attn_implementation, module.config.taut_attention["kind"]
-    if chosen != f"taut-{kind}":
+    if chosen != controlled_name(kind):
         raise ValueError(
             f"the attention of {place} is no longer the swapped one: it is {chosen!r} now; call "
             "swap_attention again"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 Rows = tuple[int, int]
 
@@ -43,7 +44,9 @@ def linear_map(found: Any, bias: torch.Tensor | None = None) -> LinearMap | None
     if not isinstance(found, nn.Module) or getattr(weight, "ndim", 0) != 2:
         return None
     assert isinstance(weight, torch.Tensor)
-    transposed = type(found).__name__ == "Conv1D"
+    # a parametrised module is of a class of its own
+    kind = type_before_parametrizations(found)
+    transposed = kind.__name__ == "Conv1D"
     return LinearMap(weight, getattr(found, "bias", None), transposed, module=found)
 
 

@@ -1,6 +1,6 @@
 """Attention on a ball in the largest token, with its output projection (attn-heads-token).
 
-Proof in docs/proofs_attention.md. Without rotations, caps and norms of keys the derivative of a
+Proof in docs/proofs_attention.md. Without rotations, caps and norms of heads the derivative of a
 head is one matrix applied to the change of each key's token, V + α(vⱼ − v̄)(Kᵀq)ᵀ, whose two parts
 are uncorrelated under the weights: their squares add up, not they themselves.
 """
@@ -29,7 +29,8 @@ def attention_in_tokens(given: AttentionInputs) -> TokenConstants | None:
     """Constants in the largest token, from the lengths of tokens; None if the theorem is silent."""
     x, y, heads, known, _, _, rotary = given
     plain = rotary is None and heads.softcap is None and heads.key_norm is None
-    if not plain or heads.query_norm is not None or heads.output is None:
+    normed = heads.query_norm is not None or heads.value_norm is not None
+    if not plain or normed or heads.output is None:
         return None
     if not (np.isfinite(x.length).all() and np.isfinite(y.length).all()):
         return None

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from taut._base.rounding import enlarged, hypotenuse, plus, root, times
+from taut._base.rounding import down, enlarged, hypotenuse, over, plus, root, times
 from taut.networks.operations.attention_mask import score_term
 from taut.networks.operations.attention_one_head import Distances, HeadConstants, one_head
 from taut.networks.operations.attention_parameters import (
@@ -48,7 +48,7 @@ def attention_near_input(
             away = Distances(
                 float(plus(times(norms.queries[h], q.gain[b], x.away[b]), q.error[b])),
                 float(plus(times(norms.keys[g], k.gain[b], y.away[b]), k.error[b])),
-                float(plus(times(norms.values[g], y.away[b]), v.error[b])),
+                float(plus(times(norms.values[g], v.gain[b], y.away[b]), v.error[b])),
             )
             row, output = one_head(
                 q.values[b, h], k.values[b, g], v.values[b, g], heads.scale, heads.softcap,
@@ -60,13 +60,14 @@ def attention_near_input(
             turn = max(float(row.turn.max()) for row in rows)
             query[b] = times(turn, norms.query, q.gain[b])
             combine = _of_tokens if run.norm == "token" else _of_columns
-            context[b] = combine(rows, heads, norms, float(k.gain[b]))
-        each = plus(longest_token(v.values[b]), times(norms.values, y.away[b]), v.error[b])
+            context[b] = combine(rows, heads, norms, (float(k.gain[b]), float(v.gain[b])))
+        moved = times(norms.values, v.gain[b], y.away[b])
+        each = plus(longest_token(v.values[b]), moved, v.error[b])
         longest[b] = times(root(heads.group), hypotenuse(*each))
     merged = torch.stack(outputs).reshape(batch, heads.heads, n, -1).transpose(1, 2).flatten(2)
     if heads.output is not None:
         merged = applied(run, heads.output, merged)
-    return AttentionConstants(query, context, longest, q.gain, k.gain), merged
+    return AttentionConstants(query, context, longest, q.gain, k.gain, v.gain), merged
 
 
 def _projections(run: Setting, given: AttentionInputs) -> tuple[Projected, Projected, Projected]:
@@ -81,8 +82,9 @@ def _projections(run: Setting, given: AttentionInputs) -> tuple[Projected, Proje
         float(norms.key_biases.max()), heads.key_norm, given.rotary,
     )  # fmt: skip
     value = HeadProjection(
-        heads.value, heads.kv_heads, norms.values, norms.value_size, norms.value_bias
-    )
+        heads.value, heads.kv_heads, norms.values, norms.value_size, norms.value_bias,
+        heads.value_norm,
+    )  # fmt: skip
     return (
         projected(run, given.x, query),
         projected(run, given.y, key),
@@ -91,9 +93,10 @@ def _projections(run: Setting, given: AttentionInputs) -> tuple[Projected, Proje
 
 
 def _of_columns(
-    rows: list[HeadConstants], heads: Heads, norms: ProjectionNorms, nk: float
+    rows: list[HeadConstants], heads: Heads, norms: ProjectionNorms, gains: tuple[float, float]
 ) -> float:
     """In l2: the worst key of the worst group of heads that share keys and values."""
+    nk, nv = gains
     flat = keyed = joint = 0.0
     for g in range(heads.kv_heads):
         group = rows[g * heads.group : (g + 1) * heads.group]
@@ -102,20 +105,23 @@ def _of_columns(
         columns = torch.stack([row.weights.sum(dim=0) for row in group]).sum(dim=0)
         flat = max(flat, stacked([row.weights for row in group]))
         keyed = max(keyed, float(energy.max()))
-        share = nk / norms.ratio
+        share = over(nk, down(nv * norms.ratio))
         joint = max(joint, float(sure(columns + energy * (share * share)).max()))
     units = 4 * (
         rows[0].weights.shape[0] + heads.heads + 8
     )  # sums of so many terms ≥ 0 err by less
     keyed, joint = (enlarged(math.sqrt(total), units) for total in (keyed, joint))
-    apart = plus(times(flat, norms.value), times(keyed, norms.key, nk))
-    return min(apart, times(joint, norms.both))
+    apart = plus(times(flat, norms.value, nv), times(keyed, norms.key, nk))
+    return min(apart, times(joint, norms.both, nv))
 
 
-def _of_tokens(rows: list[HeadConstants], heads: Heads, norms: ProjectionNorms, nk: float) -> float:
+def _of_tokens(
+    rows: list[HeadConstants], heads: Heads, norms: ProjectionNorms, gains: tuple[float, float]
+) -> float:
     """In the largest token: each head by itself, since heads may look at different tokens."""
+    nk, nv = gains
     total = torch.zeros_like(rows[0].energy)
     for h, row in enumerate(rows):
         g = h // heads.group
-        total = total + (norms.values[g] + row.energy.sqrt() * (norms.keys[g] * nk)) ** 2
+        total = total + (norms.values[g] * nv + row.energy.sqrt() * (norms.keys[g] * nk)) ** 2
     return enlarged(math.sqrt(float(sure(total).max())), 4 * (heads.heads + 8))

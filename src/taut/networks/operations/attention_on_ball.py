@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from taut._base.attention_weight_limits import heaviest_column
-from taut._base.rounding import Numbers, hypotenuse, number, over, plus, root, times, up
+from taut._base.rounding import Numbers, down, hypotenuse, number, over, plus, root, times, up
 from taut.networks.operations.attention_parameters import (
     AttentionConstants,
     AttentionInputs,
@@ -33,38 +33,43 @@ def attention_on_ball(run: Setting, given: AttentionInputs) -> AttentionConstant
     nk, k = limited(heads.key_norm, k, heads.width)
     turn = 1.0 if rotary is None else stretch(rotary)
     nq, nk, q, k = (times(turn, value) for value in (nq, nk, q, k))
-    v, k = (np.repeat(value, heads.group, axis=1) for value in (times(known.values, far), k))
-    size = plus(times(known.values, far), known.value_biases)
+    v = times(known.values, far)  # without a norm the bias of the values moves them all alike
+    size = plus(v, known.value_biases)
+    nv, size = limited(heads.value_norm, size, heads.value_width)
+    v = v if heads.value_norm is None else size
+    v, k = (np.repeat(value, heads.group, axis=1) for value in (v, k))
     longest = times(root(heads.group), _lengths(size))
     lever = times(heads.scale, q)
     apart = times(2.0, lever, k)
+    if y.tokens == 1:  # nothing to choose from: values and scores of one key do not differ
+        v, apart = np.zeros_like(v), np.zeros_like(apart)
     apart = apart if heads.softcap is None else np.minimum(apart, 2 * heads.softcap)
     query = times(times(heads.scale, v, k).max(axis=1), known.query, nq)
     energy = times(lever, v)
     context = [
-        _tokens(energy[b], heads, known, float(nk[b]))
+        _tokens(energy[b], heads, known, float(nk[b]), float(nv[b]))
         if run.norm == "token"
         else _columns(
             x,
             y,
             heads,
             known,
-            (energy[b], apart[b], float(nk[b])),
+            (energy[b], apart[b], float(nk[b]), float(nv[b])),
             None if mask is None else mask[b],
             bias,
         )
         for b in range(len(energy))
     ]
-    return AttentionConstants(query, number(context), longest, nq, nk)
+    return AttentionConstants(query, number(context), longest, nq, nk, nv)
 
 
 def _lengths(size: Numbers) -> Numbers:
     return number([hypotenuse(*row) for row in size])
 
 
-def _tokens(energy: Numbers, heads: Heads, known: ProjectionNorms, nk: float) -> float:
+def _tokens(energy: Numbers, heads: Heads, known: ProjectionNorms, nk: float, nv: float) -> float:
     v, k = (np.repeat(part, heads.group) for part in (known.values, known.keys))
-    return float(hypotenuse(*plus(v, times(energy, k, nk))))
+    return float(hypotenuse(*plus(times(v, nv), times(energy, k, nk))))
 
 
 def _columns(
@@ -72,12 +77,12 @@ def _columns(
     y: Region,
     heads: Heads,
     known: ProjectionNorms,
-    sizes: tuple[Numbers, Numbers, float],
+    sizes: tuple[Numbers, Numbers, float, float],
     mask: torch.Tensor | None,
     bias: torch.Tensor | None,
 ) -> float:
     """Constant in keys and values, from the largest energy and oscillation of all heads."""
-    energy, apart, nk = sizes
+    energy, apart, nk, nv = sizes
     if not (np.isfinite(energy).all() and np.isfinite(apart).all()):
         return math.inf
     cases, copies = _seen(x, y, float(apart.max()), mask, bias)
@@ -92,10 +97,10 @@ def _columns(
         return times(many, root(max(found)))
 
     flat, keyed = heaviest(0.0, 1.0), heaviest(power, 0.0)
-    share = over(nk, known.ratio)
+    share = over(nk, down(nv * known.ratio))
     joint = heaviest(times(power, share, share), 1.0)
-    separate = plus(times(flat, known.value), times(keyed, known.key, nk))
-    return float(min(separate, times(joint, known.both)))
+    separate = plus(times(flat, known.value, nv), times(keyed, known.key, nk))
+    return float(min(separate, times(joint, known.both, nv)))
 
 
 def _seen(

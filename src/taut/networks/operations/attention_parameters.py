@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from taut._base.rounding import Numbers, number
+from taut._base.rounding import Numbers, down, number, over
 from taut.networks.operations.linear import Affine
 from taut.networks.region import Region
 from taut.networks.weight_norms import frobenius, length, spectral
@@ -17,10 +17,21 @@ Rotary = tuple[torch.Tensor, torch.Tensor]  # cosines and sines, (tokens, turned
 
 
 class HeadNorm(NamedTuple):
-    """RMSNorm of the queries or keys of every head (QK-norm)."""
+    """RMSNorm of the queries, keys or values of every head (QK-norm)."""
 
     gain: torch.Tensor | None
     epsilon: float
+
+
+def unit_norm(width: int, epsilon: float, factor: float = 1.0) -> HeadNorm:
+    """factor·u/√(‖u‖² + epsilon) of every head, as an RMSNorm with a constant gain.
+
+    The gain, factor/√width, is rounded up and epsilon/width down, so that neither the constant nor
+    the length of the output is below that of the map itself; its values are off by less than four
+    units, for which the rounding of norms has room.
+    """
+    gain = over(factor, down(math.sqrt(width)))
+    return HeadNorm(torch.full((width,), gain, dtype=torch.float64), down(epsilon / width))
 
 
 class Heads(NamedTuple):
@@ -40,11 +51,17 @@ class Heads(NamedTuple):
     softcap: float | None = None
     query_norm: HeadNorm | None = None
     key_norm: HeadNorm | None = None
+    value_norm: HeadNorm | None = None
 
     @property
     def width(self) -> int:
         """Width of a query."""
         return self.query[0].shape[0] // self.heads
+
+    @property
+    def value_width(self) -> int:
+        """Width of a value."""
+        return self.value[0].shape[0] // self.kv_heads
 
     @property
     def outputs(self) -> int:
@@ -101,6 +118,7 @@ class AttentionConstants(NamedTuple):
     longest: Numbers  # longest token of the output
     query_gain: Numbers  # constant of what follows the projection of queries: norm and rotation
     key_gain: Numbers
+    value_gain: Numbers
 
 
 def norms_of_heads(heads: Heads) -> ProjectionNorms:

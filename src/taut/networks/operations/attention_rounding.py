@@ -27,7 +27,9 @@ def attention_rounding(
     An error of at most e in every score moves the logarithm of a weight by 2e, and summing up m
     exponentials by γ_{m+8} more: with θ for both, a head's weights change by factors between
     e^{−θ} and e^θ, and its mean value by at most (e^θ − 1)·longest, never by more than twice that
-    length. Values err like a linear map of all heads at once, and each is read by ``group`` heads.
+    length. Values err like a linear map of all heads at once, and each is read by ``group`` heads;
+    a norm of the values multiplies that by its gain and errs itself by γ_{w+8} of them, and a
+    factor of theirs that is applied to the averages instead by one unit more.
     Centring the values and averaging them errs by γ_{4m+16} of the longest. The last map is linear.
     """
     y, heads, norms = given.y, given.heads, given.norms
@@ -37,7 +39,8 @@ def attention_rounding(
         changed = np.minimum(up(up(np.expm1(np.minimum(times(eps, doubt), 700.0)))), 2.0)
         return times(norms.output, changed, part.longest)
 
-    values = plus(times(norms.value_size, y.length), norms.value_bias)
+    values = times(part.value_gain, plus(times(norms.value_size, y.length), norms.value_bias))
+    own = 0 if heads.value_norm is None else heads.value_width + 12
     last = times(norms.output_size, part.longest)
     inner = heads.heads * heads.width
     if heads.output is not None:
@@ -45,7 +48,7 @@ def attention_rounding(
     return (
         run.rounding_by(given.x, weights)
         + run.rounding(given.x, times(norms.output, root(heads.group), values), y.width + 1)
-        + run.rounding(given.x, times(norms.output, part.longest), 2 * y.tokens + 16)
+        + run.rounding(given.x, times(norms.output, part.longest), 2 * y.tokens + 16 + own)
         + run.rounding(given.x, last, inner + 1)
     )
 

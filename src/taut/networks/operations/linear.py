@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from taut._base.rounding import enlarged, plus, times
 from taut.networks.operations.setting import Setting
@@ -110,7 +111,7 @@ class LinearOperations(Setting):
 
 def affine(module: Any) -> Affine:
     """Weight as (outputs, inputs) and bias of a Linear or of GPT-2's transposed Conv1D."""
-    kind = type(module)
+    kind: Any = type_before_parametrizations(module)
     if kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils":
         return module.weight.mT, module.bias
     if not isinstance(module, nn.Linear) or kind.forward is not nn.Linear.forward:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -227,7 +227,7 @@ class Recorder(Setting):
         y = x if context is None else context
         q = self._projected(x, heads.query, heads.heads, heads.query_norm, rotary, name)
         k = self._projected(y, heads.key, heads.kv_heads, heads.key_norm, rotary, name)
-        v = self.linear(y, *heads.value, name)
+        v = self._projected(y, heads.value, heads.kv_heads, heads.value_norm, None, name)
         shape = (self.batch, heads.heads, x.tokens, y.tokens)
         term = None
         if bias is not None:
@@ -240,11 +240,15 @@ class Recorder(Setting):
         o = self.keep(core, name)
         return o if heads.output is None else self.linear(o, *heads.output, name)
 
+    def distance_attention(self, *_: Any, **__: Any) -> NoReturn:
+        """L2 attention has no affine bounds: its module is bounded by its constant."""
+        raise RegionNeededError
+
     def _projected(
         self, x: Node, map_: Affine, heads: int, norm: HeadNorm | None, rotary: Rotary | None,
         name: str | None,
     ) -> Any:  # fmt: skip
-        """Queries or keys: projected, normalised head by head, turned."""
+        """Queries, keys or values: projected, normalised head by head, turned."""
         z = self.linear(x, *map_, name)
         if norm is not None:
             gain = None if norm.gain is None else self.tensor(norm.gain)

@@ -6,6 +6,7 @@ Importing this package enters all of them in the register.
 from taut.networks.onnx_files import rule  # noqa: F401
 from taut.networks.rules import (  # noqa: F401
     bart,
+    controlled,
     decoders,
     described,
     encoder_decoder,

@@ -14,6 +14,7 @@ from taut.models import (
     AttentionMaps,
     LinearMap,
     at_path,
+    controlled_attention,
     described_layer,
     find_attention,
     find_feed_forward,
@@ -24,6 +25,7 @@ from taut.networks.operations.attention_parameters import HeadNorm, Heads, Rotar
 from taut.networks.operations.linear import Affine, affine
 from taut.networks.region import Region
 from taut.networks.rule_register import register
+from taut.networks.rules.attention_functions import bound_function
 
 
 def described_heads(module: Any, parent: Any = None) -> Heads:
@@ -81,7 +83,10 @@ def bound_attention(
     steady(run, module, () if found is None else found.description.dropouts)
     heads = described_heads(module, parent)
     given: dict[str, Any] = {"name": name} if name else {}
-    return run.attention(x, heads, context=context, mask=mask, bias=bias, rotary=rotary, **given)
+    return bound_function(
+        run, x, heads, controlled_attention(module),
+        context=context, mask=mask, bias=bias, rotary=rotary, **given,
+    )  # fmt: skip
 
 
 def bound_feed_forward(run: Interpreter, module: Any, x: Region) -> Region:

@@ -21,9 +21,8 @@ def heads_of(module: nn.MultiheadAttention) -> Heads:
     return described_heads(module)
 
 
-def _call_attention(
-    module: nn.MultiheadAttention, x: Any, *, context: Any = None, mask: Any = None
-) -> Any:
+def call_attention(module: Any, x: Any, *, context: Any = None, mask: Any = None) -> Any:
+    """Call an attention module with the interface of torch's, on tokens with the batch in front."""
     y = x if context is None else context
     hidden = torch_mask(mask, module, x, y)
     if not module.batch_first:
@@ -32,7 +31,7 @@ def _call_attention(
     return found if module.batch_first else found.transpose(0, 1)
 
 
-@register(nn.MultiheadAttention, call=_call_attention)
+@register(nn.MultiheadAttention, call=call_attention)
 def _attention(
     run: Interpreter,
     module: nn.MultiheadAttention,
@@ -45,9 +44,7 @@ def _attention(
     return run.attention(x, heads_of(module), context=context, mask=mask)
 
 
-def torch_mask(
-    mask: torch.Tensor | None, module: nn.MultiheadAttention, x: Any, y: Any
-) -> torch.Tensor | None:
+def torch_mask(mask: torch.Tensor | None, module: Any, x: Any, y: Any) -> torch.Tensor | None:
     """The mask as torch takes it: True where nothing is seen, one for each sample and head.
 
     ``x`` and ``y`` are the tokens of the queries and of the keys, with the batch in front.

@@ -33,8 +33,10 @@ def _call_decoder(
     return found if first.batch_first else found.transpose(0, 1)
 
 
-def _first_attention(module: nn.Module) -> nn.MultiheadAttention:
-    return next(m for m in module.modules() if isinstance(m, nn.MultiheadAttention))
+def _first_attention(module: nn.Module) -> Any:
+    """The attention of the first layer, or what has taken its place; all are made alike."""
+    layer = next(m for m in module.modules() if hasattr(m, "self_attn"))
+    return layer.self_attn
 
 
 @register(nn.TransformerEncoderLayer, call=_call_encoder)
