@@ -42,7 +42,9 @@ def main() -> int:
     )
     print(text(tallies))
     if options.results is not None:
-        options.results.write_text(page(tallies, "python -m fuzz " + " ".join(sys.argv[1:])))
+        # Minutes and folders of the runs that were continued are not known here.
+        command = f"python -m fuzz --seed {options.seed} --processes {options.processes}"
+        options.results.write_text(page(tallies, command))
     return int(any(tally.broken for tally in tallies.values()))
 
 

@@ -20,8 +20,9 @@ def text(tallies: dict[str, Tally]) -> str:
     """Cases, violations and the worst ratio of each area."""
     rows = [
         [
-            name, f"{tally.cases:,} {AREAS[name].unit}", f"{tally.broken:,}", f"{tally.worst:.4f}",
-            tally.worst_kind, f"{tally.seconds / 60:.1f}", AREAS[name].ratio,
+            name, f"{tally.cases:,} of {AREAS[name].goal:,} {AREAS[name].unit}",
+            f"{tally.broken:,}", f"{tally.worst:.4f}", tally.worst_kind,
+            f"{tally.seconds / 60:.1f}", AREAS[name].ratio,
         ]
         for name, tally in tallies.items()
     ]  # fmt: skip
@@ -32,4 +33,7 @@ def text(tallies: dict[str, Tally]) -> str:
 def page(tallies: dict[str, Tally], command: str) -> str:
     """The table with its date and machine, as RESULTS.md has it."""
     title = TITLE.format(command=command, date=datetime.date.today())
+    short = [name for name, tally in tallies.items() if tally.cases < AREAS[name].goal]
+    if short:
+        title += f"It was stopped before these had the cases of a full run: {', '.join(short)}.\n"
     return f"{title}\n{machine()}\n\n{text(tallies)}\n"

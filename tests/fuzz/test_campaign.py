@@ -67,7 +67,9 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     assert (whole.rounds, whole.cases, whole.worst) == (parts.rounds, parts.cases, parts.worst)
     with pytest.raises(ValueError, match="of seed 0, not 1"):
         worker(tmp_path / "parts", "exact constants", seed=1)
-    assert f"{whole.cases:,} rows" in page({"exact constants": whole}, "python -m fuzz")
+    shown = page({"exact constants": whole}, "python -m fuzz")
+    assert f"{whole.cases:,} of 10,000,000 rows" in shown
+    assert "stopped before these had the cases of a full run: exact constants" in shown
 
 
 def test_the_check_agrees_with_arbitrary_precision():

@@ -99,12 +99,14 @@ PROPAGATION = (
     Theorem(
         "ellipsoid-norm",
         _PROPAGATION,
-        "for tokens y₀ + δ with δ in E(G) a norm layer leaves its derivative by "
-        "gain/σ₀·[y₀(3t²/2 − w/2) − δt + y₀(φ − 1 + t + w/2 − 3t²/2) + δ(φ − 1 + t)], with t, w "
-        "and φ of affine-norm; the first two terms lie in the ellipsoid whose matrix has the "
-        "inner products of their quadratic forms, the others in those of the series of φ in "
-        "τ = 2t + w",
-        "RMSNorm, and LayerNorm after its mean was subtracted; |τ| < 1",
+        "for tokens y + δ, δ = αy + δ⊥ with δ⊥ orthogonal to y, s = δ⊥/(1 + α) and "
+        "ω = |s|²/(dσ²) + (ε/σ²)((1 + α)⁻² − 1), a norm layer is gain/σ·(y + s)(1 + ω)^(−1/2), "
+        "with d the width and σ² the mean square of y plus ε; its terms of second order are "
+        "−y|δ⊥|²/(2dσ²) − αδ⊥, which for δ = a + b are those of a and the bilinear form of b and "
+        "a + b/2; the others lie in the ellipsoids of the series of α²/(1 + α) and (1 + ω)^(−1/2), "
+        "where the numbers |s|²/(dσ²) of all tokens also lie in diag((λt)²), t being the largest "
+        "of each and λ of Σ|s|²/(dσ²t)",
+        "RMSNorm, and LayerNorm after its mean was subtracted; y ≠ 0, |α| < 1 and |ω| < 1",
         "a quadratic form zᵀQz is at most ‖Q‖_F; ellipsoid-algebra for all other products",
         "approached by sets of one direction as they shrink",
         "taut",
@@ -112,9 +114,10 @@ PROPAGATION = (
     Theorem(
         "ellipsoid-activation",
         _PROPAGATION,
-        "for x + t with t in E(G) the k-th power of t lies in E(G∘…∘G), so that Taylor's series of "
-        "an activation lies in a sum of ellipsoids; GELU's k-th derivative, k ≥ 2, is "
-        "(−1)ᵏ(He₍ₖ₋₂₎ − Heₖ)e^(−x²/2)/√(2π), at most 0.4335(√(k−2)! + √k!)",
+        "for x + a + b with a in E(G) and b in E(K) Taylor's series of an activation has terms aᵏ "
+        "in E(G∘…∘G), 2b(a + b/2), and (a + b)ᵏ − aᵏ in k²E(K∘F∘…∘F) for G ≤ F and a + b in E(F); "
+        "GELU's k-th derivative, k ≥ 2, is (−1)ᵏ(He₍ₖ₋₂₎ − Heₖ)e^(−x²/2)/√(2π), at most "
+        "0.4335(√(k−2)! + √k!)",
         "exact GELU; other activations by their lines of affine-activation, as a box",
         "ellipsoid-algebra, Taylor's theorem and Cramér's inequality for Hermite's polynomials",
         "approached by sets of one direction as they shrink",
@@ -123,12 +126,14 @@ PROPAGATION = (
     Theorem(
         "ellipsoid-attention",
         _PROPAGATION,
-        "for centred scores c = u·z + σ, outputs o, their linear change x, w = δv − x and "
-        "ζ = Σp(e^c − 1 − c) ≥ 0 a head's output moves by x + [Σp(v − o)(σ + e^c − 1 − c) + "
-        "Σp(e^c − 1)w]/(1 + ζ); the parts of second order, Σp(v − o)(u·z)²/2 + Σp(u·z)w, lie in "
-        "the ellipsoid of their quadratic forms, of all queries and heads together",
+        "for centred scores c = u + η, η = u_b + σ, outputs o, their linear change x + x_b, "
+        "w = δv − x, w_b = δv_b − x_b and ζ = Σp(e^c − 1 − c) ≥ 0 a head's output moves by "
+        "x + x_b + [Σp(v − o)(e^c − 1 − u − u_b) + Σp(e^c − 1)(w + w_b)]/(1 + ζ), where u, x, w "
+        "are linear in the input and u_b, x_b, w_b all else; the parts Σp(v − o)uᵏ/k! + "
+        "Σpwuᵏ⁻¹/(k − 1)!, those of u_b and u + u_b/2, and Σp((v − o)u + w)σ each lie in the "
+        "ellipsoid of their forms, of all queries and heads together",
         "dot-product attention with any mask, bias, rotation and shared heads, without a soft cap",
-        "Σp′(y − o − x) for p′ = pe^c/(1 + ζ), as Σp′ = 1 and Σpc = 0; ellipsoid-algebra",
+        "Σp′(y − o − x − x_b) for p′ = pe^c/(1 + ζ), as Σp′ = 1 and Σpc = 0; ellipsoid-algebra",
         "approached by sets of one direction as they shrink",
         "taut",
     ),

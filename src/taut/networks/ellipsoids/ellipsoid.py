@@ -41,6 +41,11 @@ def summed(*parts: torch.Tensor) -> torch.Tensor:
     return widened(found, 8)
 
 
+def smaller(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Of two ellipsoids around the same set the one with the smaller trace."""
+    return one if float(one.diagonal().sum()) <= float(other.diagonal().sum()) else other
+
+
 def box(radius: torch.Tensor) -> torch.Tensor:
     """An ellipsoid around a box: the diagonal is a sum of intervals."""
     return torch.diag(radius * radius.sum() * (1 + 1e-9))

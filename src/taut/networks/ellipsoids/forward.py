@@ -15,7 +15,8 @@ import torch
 from taut._base.rounding import EPS
 from taut.networks.ellipsoids.activation_ellipsoid import activation_error, is_gelu
 from taut.networks.ellipsoids.attention_ellipsoid import MovedAttention
-from taut.networks.ellipsoids.ellipsoid import widened
+from taut.networks.ellipsoids.attention_error import attention_error
+from taut.networks.ellipsoids.ellipsoid import summed, widened
 from taut.networks.ellipsoids.moved_nodes import LARGEST, MovedNodes, Steps
 from taut.networks.ellipsoids.norm_ellipsoid import norm_error
 from taut.networks.propagation.attention_node import AttentionNode
@@ -135,7 +136,9 @@ class Forward(MovedNodes):
         width = y0.shape[-1]
         power = y0.square().mean(dim=-1) + node.epsilon
         inner = y0[index].reshape(-1, width)
-        error, far = norm_error(inner, node.gain, power[index].flatten(), self.matrix(y, index))
+        error, shrunk = norm_error(
+            inner, node.gain, power[index].flatten(), node.epsilon, *self.matrices(y, index)
+        )
 
         def push(step: torch.Tensor) -> torch.Tensor:
             moved = heads_apart(step, node.heads)
@@ -144,7 +147,7 @@ class Forward(MovedNodes):
 
         # No derivative on the way is larger than the gain over the smallest root of the power.
         gain = float(node.gain.abs().max())
-        least = power.sqrt().amin(dim=-1) * ((1 - far) ** 0.5 * (1 - 1e-9))
+        least = power.sqrt().amin(dim=-1) * (shrunk * (1 - 1e-9))
         least = least - self.rounded[y.index] / width**0.5
         if not bool((least[index] > 0).all()):
             raise UnboundedError
@@ -159,7 +162,8 @@ class Forward(MovedNodes):
         """A slope for each entry."""
         (x,) = node.parents
         index = node.needed.nonzero()[:, 0]
-        some, error = activation_error(node.act, x.centre[index].flatten(), self.matrix(x, index))
+        middle = x.centre[index].flatten()
+        some, error = activation_error(node.act, middle, *self.matrices(x, index))
         slope = torch.zeros_like(x.centre)
         slope[index] = some.reshape(len(index), -1)
         constant = node.act.constant
@@ -173,7 +177,8 @@ class Forward(MovedNodes):
         """What is left is the product of both changes."""
         x, y = node.parents
         index = node.needed.nonzero()[:, 0]
-        error = widened(self.matrix(x, index) * self.matrix(y, index), 4)
+        one, other = (summed(*self.matrices(each, index)) for each in (x, y))
+        error = widened(one * other, 4)
         local = (self.unit * 2 + 16 * EPS) * x.longest * y.longest
         rounded = y.longest * self.rounded[x.index] + x.longest * self.rounded[y.index] + local
         steps = self.pushed(node, lambda one, other: one * y.centre + other * x.centre)
@@ -185,13 +190,19 @@ class Forward(MovedNodes):
         if node.softcap is not None or node.p[:, index].numel() > LARGEST:
             raise UnboundedError
         q, k, v = node.queries, node.keys, node.values
-        steps = _heads(node, index, self.together((q, k, v)))
         at_queries = node.split(q.centre, queries=True)[:, index]
-        moved = MovedAttention(
-            node.p[:, index], (at_queries, node.split(k.centre), node.split(v.centre)), steps,
-            node.scale, node.seen[:, index], self._score_doubt(node)[index],
-        )  # fmt: skip
-        error, far = moved.error()
+        places = at_queries, node.split(k.centre), node.split(v.centre)
+        moved, beyond = (
+            MovedAttention(
+                node.p[:, index],
+                places,
+                _heads(node, index, self.together((q, k, v), linear=linear)),
+                node.scale,
+                node.seen[:, index],
+            )
+            for linear in (True, False)
+        )
+        error, far = attention_error(moved, beyond, self._score_doubt(node)[index])
 
         def push(*each: torch.Tensor) -> torch.Tensor:
             out = moved.linear(*_heads(node, index, each))

@@ -85,27 +85,33 @@ class MovedNodes:
         self.rounded[-1] = torch.zeros_like(node.sizes)
         node.sizes = torch.minimum(node.sizes, self.sizes(node, self.steps[-1]))
 
-    def together(self, nodes: tuple[Node, ...]) -> list[torch.Tensor]:
+    def together(self, nodes: tuple[Node, ...], *, linear: bool) -> list[torch.Tensor]:
         """Steps that all these nodes share, (size of z, tokens, width) for each, with one |z|₂ ≤ 1.
 
-        If all are linear maps of one node that has fewer entries than steps, its ellipsoid gives
-        fewer of them.
+        Those of their linear change, or of everything else. If all are linear maps of one node
+        that has fewer entries than steps, its ellipsoid gives fewer of them.
         """
         roots = {_root(node).index for node in nodes}
         root = self.nodes[min(roots)]
         index = root.needed.nonzero()[:, 0]
-        entries, count = len(index) * root.width, sum(map(len, self.steps[root.index].values()))
+        entries = len(index) * root.width
+        count = sum(map(len, self._of(root, linear=linear).values()))
         if len(roots) == 1 and entries < count and entries <= LARGEST:
-            (all_steps,) = self._joined((root,))
+            (all_steps,) = self._joined((root,), linear=linear)
             (steps,) = self.group_of(root, _square(all_steps[:, index]), index).values()
             return [_along(root, node, steps) for node in nodes]
-        return self._joined(nodes)
+        return self._joined(nodes, linear=linear)
 
-    def _joined(self, nodes: tuple[Node, ...]) -> list[torch.Tensor]:
+    def _of(self, node: Node, *, linear: bool) -> Steps:
+        """The groups of a node that are its linear change, or all others."""
+        steps = self.steps[node.index]
+        return {group: each for group, each in steps.items() if (group == 0) == linear}
+
+    def _joined(self, nodes: tuple[Node, ...], *, linear: bool) -> list[torch.Tensor]:
         """All groups as one: each divided by the root of its share of the whole."""
         sizes: dict[int, float] = {}
         for node in nodes:
-            for group, each in self.steps[node.index].items():
+            for group, each in self._of(node, linear=linear).items():
                 size = float(each.square().sum()) ** 0.5
                 sizes[group] = sizes.get(group, 0.0) + size
         whole = sum(sizes.values())
@@ -118,12 +124,15 @@ class MovedNodes:
                     parts.append(each * times)
         return [torch.cat(parts) for parts in found]
 
-    def matrix(self, node: Node, index: torch.Tensor) -> torch.Tensor:
-        """The ellipsoid of how far tokens of an index move, all together."""
+    def matrices(self, node: Node, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Ellipsoids of how far tokens of an index move: their linear change, and the rest."""
         if len(index) * node.width > LARGEST:
             raise UnboundedError
+        return self._matrix(node, index, linear=True), self._matrix(node, index, linear=False)
+
+    def _matrix(self, node: Node, index: torch.Tensor, *, linear: bool) -> torch.Tensor:
         root = _root(node)
-        (steps,) = self._joined((root,))
+        (steps,) = self._joined((root,), linear=linear)
         if root is node or root.centre.numel() > LARGEST:
             return _square(_along(root, node, steps)[:, index])
         found = _square(steps)
