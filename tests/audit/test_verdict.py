@@ -42,7 +42,8 @@ def test_what_stands_out_is_counted():
     assert audit.verdict(record).endswith("Nothing stands out.")
     state = record.layers[2].state
     state.sums["evenness"][0] = 0.99 * state.counts["rows"][0]
-    assert [each.kind for each in audit.findings(record)] == ["uniform"]
+    (found,) = audit.findings(record)
+    assert (found.kind, found.text.startswith("One of 10 heads weighs")) == ("uniform", True)
     assert audit.verdict(record).endswith("Nothing grave stands out.")  # what a head does
     state.sums["two"][1] = 0.3 * state.counts["rows"][1]
     assert audit.verdict(record).endswith("1 of 10 heads stands out.")

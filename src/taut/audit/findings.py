@@ -85,14 +85,18 @@ def findings(record: Record) -> Findings:
     return found
 
 
-def _of(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
-    return f"{len(chosen)} of {len(rows)} heads" if len(chosen) > 1 else f"One of {len(rows)} heads"
+def _of(chosen: list[HeadRow], rows: list[HeadRow], one: str, several: str) -> str:
+    """How many heads, with what one or several of them do."""
+    if len(chosen) == 1:
+        return f"One of {len(rows)} heads {one}"
+    return f"{len(chosen)} of {len(rows)} heads {several}"
 
 
 def _near(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     worst = max(chosen, key=lambda row: row["near"])
     return (
-        f"{_of(chosen, rows)} have most of their rows within {1 - NEAR:.0%} of the limit 1/2 "
+        f"{_of(chosen, rows, 'has most of its rows', 'have most of their rows')} within "
+        f"{1 - NEAR:.0%} of the limit 1/2 "
         f"({worst['layer']} head {worst['head']}: {worst['near']:.0%} of its rows): two keys share "
         "the weight, and small changes of their scores swap them."
     )
@@ -127,14 +131,16 @@ def _wide(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
 
 def _stuck(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     widest = max(chosen, key=lambda row: row["range"])
+    said = _of(chosen, rows, "puts", "put")
     return (
-        f"{_of(chosen, rows)} put nearly all weight on one key and hardly react at all "
+        f"{said} nearly all weight on one key, so that hardly anything moves it "
         f"(largest range of scores {widest['range']:.1f}, {widest['layer']} head {widest['head']})."
     )
 
 
 def _uniform(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
-    return f"{_of(chosen, rows)} weigh all keys alike (entropy above 95 % of its maximum)."
+    said = _of(chosen, rows, "weighs", "weigh")
+    return f"{said} all keys alike (entropy above 95 % of its maximum)."
 
 
 def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
@@ -143,7 +149,8 @@ def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     shown = ", ".join(f"{key!r} ({number})" for key, number in keys[:3])
     more = f" and {len(keys) - 3} others" if len(keys) > 3 else ""
     return (
-        f"{_of(chosen, rows)} are attention sinks: in most samples one key takes at least "
+        f"{_of(chosen, rows, 'is an attention sink', 'are attention sinks')}: in most samples one "
+        "key takes at least "
         f"{SINK:.0%} of the weight. Sinks by number of heads: {shown}{more}. The first key has "
         f"{worst['first']:.0%} in {worst['layer']} head {worst['head']}."
     )
