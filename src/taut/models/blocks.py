@@ -10,6 +10,7 @@ from torch import nn
 
 from taut.models.architectures.linear_map import LinearMap
 from taut.models.architectures.registry import find_attention, find_feed_forward, number_of_heads
+from taut.models.architectures.sequential_maps import sequential_maps
 from taut.models.weight import Weight
 
 ROLES = ("query", "key", "value", "output", "gate", "first", "second", "query-key-value")
@@ -41,7 +42,8 @@ def find_blocks(model: nn.Module, only: Only = None) -> list[Block]:
     ----------
     model
         Any model of ``torch.nn`` or Hugging Face, or one that uses their names: modules are
-        recognised by their classes, or else by the names of their linear maps.
+        recognised by their classes, or else by the names of their linear maps. A feed-forward
+        network beside attention may also be ``nn.Sequential(Linear, activation, Linear)``.
     only
         A pattern such as ``"encoder.*"``, or several; only blocks whose paths match are returned.
     """
@@ -54,6 +56,8 @@ def find_blocks(model: nn.Module, only: Only = None) -> list[Block]:
             block = make(path, module, parent, names) if matches(path, only) else None
             if block is not None:
                 found.append(block)
+        if sequential_maps(module) is not None and matches(path, only) and _beside(path, modules):
+            found.append(_sequential(path, module, names))
     if not found:
         what = f" that matches {only!r}" if only else ""
         raise ValueError(
@@ -120,6 +124,23 @@ def _feed_forward(path: str, module: nn.Module, parent: Any, names: Names) -> Bl
         return None
     weights = {role: weight_of(each, names) for role, each in found.maps.items()}
     return Block(path, "feed-forward", weights)
+
+
+def _sequential(path: str, module: nn.Module, names: Names) -> Block:
+    found = sequential_maps(module)
+    assert found is not None
+    weights = {role: weight_of(each, names) for role, each in found.maps.items()}
+    return Block(path, "feed-forward", weights)
+
+
+def _beside(path: str, modules: Mapping[str, nn.Module]) -> bool:
+    """Whether attention stands beside a module, or beside what holds it, as in a transformer.
+
+    Other sequences of linear maps, such as the head of a classifier, are not meant.
+    """
+    parent = path.rpartition(".")[0]
+    around = [modules[place] for place in (parent, parent.rpartition(".")[0]) if path]
+    return any(find_attention(child, each) for each in around for child in each.children())
 
 
 def weight_of(found: LinearMap, names: Names) -> Weight:
