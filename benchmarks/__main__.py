@@ -23,6 +23,8 @@ def main() -> None:
         "Exact 1-, 2- and ∞-constants of every row against torch.softmax on the same tensor": (
             constants.against_softmax
         ),
+        "One call at one row of eight logits": constants.one_call,
+        "Backward pass of the mean l2 constant, one thread": constants.gradients,
         "Against other methods for the 2-norm (float64, logit scale 5, one thread)": (
             constants.against_other_methods
         ),

@@ -96,7 +96,7 @@ def test_the_sources_of_each_kernel(monkeypatch, tmp_path):
     monkeypatch.setattr(_compile, "__file__", str(root / "_base/compiled.py"))
     digest = _compile.digest.__wrapped__
     for outer, parts in {
-        KERNEL: [f"_softmax/kernel/{n}.py" for n in ("arithmetic", "batch", "passes")],
+        KERNEL: [f"_softmax/kernel/{n}.py" for n in ("arithmetic", "along_rows", "side_by_side")],
         "_softmax/proved_p/search.py": [
             f"_softmax/proved_p/{n}.py" for n in ("dual", "scan", "suprema")
         ],

@@ -24,8 +24,10 @@ ALWAYS = {
 # rich (and tomli before Python 3.11); the text for rich's tables is made for the command line only.
 NEED_TORCH = ("models", "networks", "audit", "control", "reproduce/seq2seq")
 COMMAND_LINE = ("cli", "_base/terminal_text.py")
-# Reached with a model of transformers or a hook of accelerate only, or after models were loaded.
+# Reached with a model of transformers, a hook of accelerate or a tensor only, or after models were
+# loaded.
 REACHED_LATER = {
+    ("_softmax/torch_function.py", "torch"),
     ("control", "transformers"),
     ("models", "accelerate"),
     ("models/_gpu_rows", "triton"),

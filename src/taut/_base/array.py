@@ -115,12 +115,25 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
             or x.device.type != "cpu"
         ):
             return None
-        host: np.ndarray[Any, Any] = x.detach().numpy()
+        host: np.ndarray[Any, Any] = (x.detach() if x.requires_grad else x).numpy()
         return host
     if is_jax(x) and not isinstance(x, sys.modules["jax"].core.Tracer):
         on_cpu = all(device.platform == "cpu" for device in x.devices())
         return np.asarray(x) if on_cpu else None
     return None
+
+
+def plain_with_gradient(x: Array) -> bool:
+    """Whether ``x`` is a torch tensor of the CPU whose gradient autograd will ask for.
+
+    Not one that is being traced, nor one of torch.func or of a subclass.
+    """
+    if not is_torch(x):
+        return False
+    torch = sys.modules["torch"]
+    if torch.compiler.is_compiling() or not (x.requires_grad and torch.is_grad_enabled()):
+        return False
+    return host_view(x) is not None
 
 
 def to_host(x: Array) -> np.ndarray[Any, Any]:
@@ -198,6 +211,13 @@ def like(values: np.ndarray[Any, Any], x: Array) -> Array:
     if is_torch(x):
         return sys.modules["torch"].from_numpy(values).to(x.device)
     return namespace(x).asarray(values, device=_device(x))
+
+
+def lines_like(values: np.ndarray[Any, Any], x: Array) -> list[Array]:
+    """The lines of ``values`` as arrays of the namespace and device of ``x``."""
+    if is_torch(x) and x.device.type == "cpu":
+        return list(sys.modules["torch"].from_numpy(values).unbind())
+    return [like(values[i, ...], x) for i in range(len(values))]
 
 
 def _device(x: Array) -> Any:

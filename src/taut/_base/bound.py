@@ -115,6 +115,17 @@ class Bound:
             raise ValueError("an exact bound needs its value as estimate")
         check_sides(lower, upper, estimate, signed=quantity == VALUE)
 
+    @classmethod
+    def _with_checked_sides(cls, *fields: Any) -> Bound:
+        """A bound of all fields in order, whose sides the code that computed them has checked.
+
+        Looking at the sides again would take longer than computing those of a few rows.
+        """
+        bound = cls.__new__(cls)
+        for setter, value in zip(_SETTERS, fields, strict=True):
+            setter(bound, value)
+        return bound
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"a bound cannot be changed; make another one instead of setting {name}"
@@ -222,6 +233,9 @@ class Bound:
 
     def _repr_html_(self) -> str:
         return table(self)
+
+
+_SETTERS = [getattr(Bound, name).__set__ for name in _FIELDS]  # past Bound.__setattr__
 
 
 def _rebuilt(fields: dict[str, Any]) -> Bound:

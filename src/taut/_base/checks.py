@@ -11,6 +11,7 @@ from taut._base.array import Array, Namespace, is_jax, known, namespace, wide_ep
 from taut._base.integers import array_of, floats_of, is_exact
 
 _KEPT = ("float32", "float64")
+_KEPT_BY_NUMPY = (np.dtype(np.float32), np.dtype(np.float64))  # in the byte order of the machine
 _WIDENED = ("float16", "bfloat16")
 SMALLEST, LARGEST = 1e-40, 1e40  # of weights, tokens and factors
 
@@ -21,6 +22,8 @@ def as_float_array(x: Array, *, name: str) -> tuple[Namespace, Array]:
     Lists and numbers become NumPy arrays, integers float64 (where it exists) if that is exact, half
     precision float32: softmax differences need the digits that half precision has not got.
     """
+    if type(x) is np.ndarray and x.dtype in _KEPT_BY_NUMPY:  # the names of types take longer
+        return namespace(x), x
     if isinstance(x, (list, tuple, int, float)) and not isinstance(x, bool):
         x = array_of(x, name=name)
     if isinstance(x, np.ma.MaskedArray):
@@ -82,6 +85,8 @@ def whole_number(value: int, *, name: str, least: int | None = None) -> int:
 
 def real_number(value: float, *, name: str, hint: str = "") -> float:
     """Check a plain real number; arrays that are traced or differentiated are refused."""
+    if type(value) is float or (type(value) is int and abs(value) < 2**53):  # nearly always
+        return float(value)
     try:
         if isinstance(value, (str, bytes, bool)) or getattr(value, "requires_grad", False):
             raise TypeError
@@ -91,7 +96,7 @@ def real_number(value: float, *, name: str, hint: str = "") -> float:
     except (TypeError, ValueError):
         hint = hint and f"; {hint}"
         raise TypeError(f"{name} must be a plain number, got {value!r}{hint}") from None
-    if type(value) is not float and not math.isnan(found) and not is_exact(value):
+    if not math.isnan(found) and not is_exact(value):
         raise ValueError(f"{name} is {value!r}, which a float cannot hold exactly: round it first")
     return found
 
@@ -153,6 +158,8 @@ def scale_value(
 
 def check_range(scale: float, x: Array, *, name: str) -> None:
     """Refuse a number that float32 alone, or XLA without subnormal numbers, would lose."""
+    if 2.0**-100 <= abs(scale) <= 2.0**100:
+        return
     only_float32 = wide_eps(x) > 1e-10
     limit = 2.0**100 if only_float32 else 2.0**900
     if not (only_float32 or is_jax(x)) or scale == 0 or math.isinf(scale):

@@ -13,45 +13,76 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from taut._base.compiled_lanes import call_own, integers_like, is_single, lanewise
+
 
 @intrinsic
 def fma(_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """a·b + c, rounded once."""
-    return a(a, a, a), lambda _ctx, builder, _sig, args: builder.fma(*args)
+    """a·b + c, rounded once; also of lanes."""
+    return lanewise((a, b, c), lambda builder, *args: call_own(builder, "fma", *args))
 
 
 @intrinsic
 def largest(_context: Any, a: Any, b: Any) -> Any:
-    """Maximum that ignores NaN (those are found in the sums)."""
+    """Maximum that ignores NaN (those are found in the sums); also of lanes."""
 
-    def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        kind = args[0].type
-        function = builder.module.declare_intrinsic(
-            "llvm.maxnum", [kind], ir.FunctionType(kind, [kind, kind])
-        )
-        return builder.call(function, args, fastmath=("nnan", "nsz"))
+    def make(builder: Any, *args: Any) -> Any:
+        return call_own(builder, "maxnum", *args, fastmath=("nnan", "nsz"))
 
-    return a(a, a), generate
+    return lanewise((a, b), make)
+
+
+@intrinsic
+def smallest(_context: Any, a: Any, b: Any) -> Any:
+    """Minimum that ignores NaN; also of lanes."""
+
+    def make(builder: Any, *args: Any) -> Any:
+        return call_own(builder, "minnum", *args, fastmath=("nnan", "nsz"))
+
+    return lanewise((a, b), make)
 
 
 @intrinsic
 def plus(_context: Any, a: Any, b: Any) -> Any:
-    """A + b in any order: the one operation LLVM may reassociate, hence vectorise as a sum."""
+    """A + b in any order: the one operation LLVM may reassociate, hence vectorise as a sum.
+
+    Also of lanes.
+    """
     flags = ("reassoc", "contract")
-    return a(a, b), lambda _ctx, builder, _sig, args: builder.fadd(*args, flags=flags)
+    return lanewise((a, b), lambda builder, a, b: builder.fadd(a, b, flags=flags))
 
 
 @intrinsic
 def times(_context: Any, a: Any, b: Any) -> Any:
-    """a·b that may fuse into a sum."""
+    """a·b that may fuse into a sum; also of lanes."""
     flags = ("contract",)
-    return a(a, b), lambda _ctx, builder, _sig, args: builder.fmul(*args, flags=flags)
+    return lanewise((a, b), lambda builder, a, b: builder.fmul(a, b, flags=flags))
 
 
 @intrinsic
 def select(_context: Any, condition: Any, a: Any, b: Any) -> Any:
     """``a`` if the condition holds, else ``b``; never a branch."""
     return a(condition, a, b), lambda _ctx, builder, _sig, args: builder.select(*args)
+
+
+@intrinsic
+def where_below(_context: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """``yes`` if a < b, else ``no``, also where either is NaN; also of lanes."""
+
+    def make(builder: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<", a, b), yes, no)
+
+    return lanewise((a, b, yes, no), make)
+
+
+@intrinsic
+def where_equal(_context: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """``yes`` if a = b, else ``no``; also of lanes."""
+
+    def make(builder: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("==", a, b), yes, no)
+
+    return lanewise((a, b, yes, no), make)
 
 
 @intrinsic
@@ -68,13 +99,16 @@ def wide_vectors(_context: Any) -> Any:
 
 @intrinsic
 def times_power(_context: Any, y: Any, k: Any) -> Any:
-    """y·2^k, with k in the low bits of the float k + 1.5·2^(p−1); the result must be normal."""
+    """y·2^k, with k in the low bits of the float k + 1.5·2^(p−1); the result must be normal.
 
-    def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        width, shift = (32, 23) if y == types.float32 else (64, 52)
-        integer = ir.IntType(width)
-        bits, power = (builder.bitcast(value, integer) for value in args)
-        shifted = builder.shl(power, ir.Constant(integer, shift))
-        return builder.bitcast(builder.add(bits, shifted), args[0].type)
+    Also of lanes.
+    """
 
-    return y(y, y), generate
+    def make(builder: Any, y: Any, k: Any) -> Any:
+        integer, count = integers_like(y.type)
+        shift = ir.Constant(integer, [places] * count if count else places)
+        bits, power = (builder.bitcast(value, integer) for value in (y, k))
+        return builder.bitcast(builder.add(bits, builder.shl(power, shift)), y.type)
+
+    places = 23 if is_single(y) else 52
+    return lanewise((y, k), make)

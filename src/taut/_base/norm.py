@@ -24,13 +24,17 @@ def lp(p: float, q: float | None = None) -> Norm:
     >>> str(lp(2)), str(lp(math.inf, 1))
     ('l2', 'linf->l1')
     """
-    return Norm(_name(p), _name(p if q is None else q))
+    pair = (p, p if q is None else q)
+    return _USUAL.get(pair) or Norm(*map(_name, pair))
 
 
 def _name(p: float) -> str:
     """L and the exponent in full: two norms are one norm only if they are exactly the same."""
     return f"l{repr(float(p)).removesuffix('.0')}"
 
+
+# Writing the names takes longer than computing the constants of a few rows.
+_USUAL = {(p, p): Norm(_name(p), _name(p)) for p in (1.0, 2.0, float("inf"))}
 
 FROBENIUS = lp(2)  # l2 over all tokens
 TOKEN = Norm("largest token l2", "largest token l2")

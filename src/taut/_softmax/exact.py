@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,15 +11,18 @@ from taut._base.array import (
     Array,
     default_threads,
     differentiated,
+    eps_of,
     host_view,
     is_jax,
-    like,
+    lines_like,
     namespace,
+    plain_with_gradient,
     stop_gradient,
 )
 from taut._base.array_rounding import product
 from taut._base.checks import check_logits
 from taut._softmax.derivatives import attach
+from taut._softmax.kernel.error import error_bound
 from taut._softmax.secular import constants
 from taut._softmax.sides import Sides, exact_sides, rounded_up
 
@@ -37,19 +41,23 @@ class Exact(NamedTuple):
 
 def exact_constants(x: Array, scale: float) -> Exact:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits (last axis), scale ≥ 0; NaN and +inf are refused."""
-    host = host_view(x)
     found = None
-    if host is not None and _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
-        found = _compiled(x, host, scale)
+    if _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
+        if plain_with_gradient(x):
+            from taut._softmax.torch_function import constant_lines  # imports torch
+
+            return _exact(constant_lines(x, scale).unbind(), x, scale)
+        host = host_view(x)
+        found = None if host is None else _compiled(x, host, scale)
+    if found is not None and not differentiated(x):
+        return found
     if found is None:
         xp = namespace(x)
         check_logits(xp, xp.max(x, axis=-1), name="x")
         one, two, relative, absolute = constants(x, scale)
-    elif differentiated(x):
+    else:
         one, two = found.one.estimate, found.two.estimate
         relative, absolute = found.relative, found.absolute
-    else:
-        return found
     if differentiated(x):
         one, two = attach(one, two, x, scale)
     ceiling = product(scale, 0.5, up=True)
@@ -61,14 +69,24 @@ def exact_constants(x: Array, scale: float) -> Exact:
     )
 
 
+def _exact(lines: Sequence[Array], x: Array, scale: float) -> Exact:
+    """From lower, value and upper of the one constant, and of the other, checked already."""
+    return Exact(
+        Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",), "proved", checked=True),
+        Sides(lines[3], lines[5], lines[4], "exact", ("local-2",), "proved", checked=True),
+        *error_bound(eps_of(x) > 1e-10, scale),
+    )
+
+
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
 ) -> Exact | None:
     # numba is imported when it is first needed
-    from taut._softmax.kernel.driver import error_bound, row_constants
+    from taut._softmax.kernel.driver import row_constants
 
-    out = row_constants(host, scale, rounded_up(scale / 2, x), default_threads(x))
-    if out.size and not np.min(out) >= 0:  # also where a side is NaN
+    ceiling = rounded_up(scale / 2, x)
+    out, ordered = row_constants(host, scale, ceiling, lambda: default_threads(x))
+    if not ordered:
         xp = namespace(x)
         check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
         return None  # logits at the very end of the range
@@ -77,9 +95,4 @@ def _compiled(
         small = (out > 0) & (out < normal)
         out[[0, 3]] = np.where(small[[0, 3]], 0, out[[0, 3]])
         out[[2, 5]] = np.where(small[[2, 5]], normal, out[[2, 5]])
-    lines = [like(out[i, ...], x) for i in range(6)]
-    return Exact(
-        Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",), rounding="proved"),
-        Sides(lines[3], lines[5], lines[4], "exact", ("local-2",), rounding="proved"),
-        *error_bound(host.dtype, scale),
-    )
+    return _exact(lines_like(out, x), x, scale)

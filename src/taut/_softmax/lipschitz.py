@@ -13,7 +13,6 @@ from taut._base.array_rounding import product, round_down, round_up
 from taut._base.bound import Bound
 from taut._base.checks import (
     dual_exponent,
-    exponent,
     finite_at_least_zero,
     restore_axis,
     rows,
@@ -29,6 +28,7 @@ from taut._softmax.sides import ALL
 
 __all__ = ["global_lipschitz", "local_lipschitz", "worst_direction", "worst_input"]
 
+_AT_THE_POINT = Described("at the given point")
 _NO_DERIVATIVE = "the limit of the softmax is not Lipschitz"
 
 
@@ -153,17 +153,14 @@ def local_lipschitz(
     >>> local_lipschitz([2.0, 0.0, -1.0], p=3, tight=True)
     Bound(between 0.220002 and 0.220223, l3, at the given point; local-p-dual; rounding estimated)
     """
-    several = isinstance(p, Sequence) and not isinstance(p, str)
-    if several:
-        if q is not None:
-            raise ValueError("q goes with a single p, not with a sequence")
-        exponents = [exponent(one) for one in p]  # type: ignore[union-attr]
-    else:
-        exponents = [exponent(p)]  # type: ignore[arg-type]
+    several = isinstance(p, (tuple, list)) or (isinstance(p, Sequence) and not isinstance(p, str))
+    if several and q is not None:
+        raise ValueError("q goes with a single p, not with a sequence")
+    exponents: Sequence[float] = p if several else (p,)  # type: ignore[assignment]
+    pairs = [check_pair(one, q) for one in exponents]
     scale = scale_value(scale, infinite=_NO_DERIVATIVE)
     _, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(x, scale)
-    pairs = [check_pair(one, q) for one in exponents]
     if radius is not None and tight:
         raise ValueError("tight=True is for a point; with a radius the bracket has its own bounds")
     if radius is not None:
@@ -171,7 +168,7 @@ def local_lipschitz(
     if radius is None:
         exact = exact_constants(x, scale)
         sides = [induced_norm(x, *pair, scale, exact, tight=tight) for pair in pairs]
-        domain = Described("at the given point")
+        domain = _AT_THE_POINT
     else:
         sides = [box_norm(x, *pair, radius, scale) for pair in pairs]
         domain = Described(f"within {radius:g} of the given point in linf")

@@ -9,6 +9,7 @@ import numpy as np
 from taut._base.array import Array, eps_of, namespace
 from taut._base.array_rounding import round_down, round_up
 from taut._base.bound import Bound, Kind, Rounding
+from taut._base.bound_text import LIPSCHITZ
 from taut._base.domain import Domain, Everywhere
 from taut._base.norm import Norm
 
@@ -24,9 +25,22 @@ class Sides(NamedTuple):
     kind: Kind
     theorem: tuple[str, ...]
     rounding: Rounding
+    checked: bool = False  # whether 0 <= lower <= estimate <= upper was seen to hold
 
     def bound(self, norm: Norm, domain: Domain) -> Bound:
         """Say in which norm and where the constant holds."""
+        if self.checked:
+            return Bound._with_checked_sides(
+                self.lower,
+                self.upper,
+                self.kind,
+                norm,
+                domain,
+                self.theorem,
+                self.estimate,
+                LIPSCHITZ,
+                self.rounding,
+            )
         return Bound(
             self.lower,
             self.upper,

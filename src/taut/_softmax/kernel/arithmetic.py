@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 from numba.extending import overload
 
-from taut._base.compiled_operations import fma, select, times_power
+from taut._base.compiled_lanes import is_single
+from taut._base.compiled_operations import fma, times_power, where_below
 
 LOG2E = 1.4426950408889634
 LN2 = 0.6931471805599453
@@ -60,7 +61,7 @@ def limits(r: Any) -> Any:
 
 @overload(_polynomial, inline="never")
 def _polynomial_compiled(r: Any) -> Any:
-    if r == types.float32:
+    if is_single(r):
 
         def compiled(r: Any) -> Any:
             c = _P32
@@ -78,7 +79,7 @@ def _polynomial_compiled(r: Any) -> Any:
 
 @overload(_logs)
 def _logs_compiled(r: Any) -> Any:
-    logs = _LOGS32 if r == types.float32 else _LOGS64
+    logs = _LOGS32 if is_single(r) else _LOGS64
 
     def compiled(r: Any) -> Any:
         return logs
@@ -88,7 +89,7 @@ def _logs_compiled(r: Any) -> Any:
 
 @overload(limits)
 def _limits_compiled(r: Any) -> Any:
-    if r == types.float32:
+    if is_single(r):
         found = (2.0**-23, 1.5 * 2.0**23, 40.0, -1.904654299957768e-09)
     else:
         found = (2.0**-52, 1.5 * 2.0**52, 80.0, 2.3190468138462996e-17)
@@ -103,12 +104,14 @@ def _limits_compiled(r: Any) -> Any:
 def exponential(x: Any, top: Any, scale: Any, ln2_low: Any, shifter: Any, floor: Any) -> Any:
     """exp(λ(max(x, floor) − top))·2^−K to about 0.8 units in the last place.
 
+    Not of NaN: the power of two is added to the bits, and those of NaN may become any number.
+
     The rounding errors of x − top and of λd are recovered exactly: without them a tail at depth z
     would be off by |z| units, and all of a constant tail in the same direction. ``shifter`` carries
     K, ``ln2_low`` the rest of ln 2 and of λ.
     """
     log2e, ln2, one = _logs(x)
-    x = select(x < floor, floor, x)
+    x = where_below(x, floor, floor, x)
     d = x - top
     v = d - x
     d_low = (x - (d - v)) - (top + v)

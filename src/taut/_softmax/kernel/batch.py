@@ -13,11 +13,13 @@ import numpy as np
 from numba import njit
 
 from taut._base.compiled_operations import plus, select, times_power, wide_vectors
-from taut._softmax.kernel.arithmetic import LOG2E, exponential, limits, two_sum
-from taut._softmax.kernel.passes import exponentiate, find_top, pole_sums, strike_top
+from taut._softmax.kernel.arithmetic import LOG2E, exponential, limits
 
 LIFT = 20.0  # e₂ is scaled to about 2^20: products of small entries stay normal in float32
 DEEPEST = -900.0  # exponents of e₂ below this underflow in float64 whatever the scale
+BATCH = 8192  # entries per batch
+ROWS = 128  # most rows per batch
+TOLERANCE = 0.25  # of the root, in units of eps
 PASSES = 50  # never more than 3 seen; usually 1 for float32 and 2 for float64
 
 # The state of a batch: one line for each quantity, one column for each row of logits.
@@ -42,17 +44,6 @@ QUANTITIES = 18
     A3,
     ROOT,  # the unscaled root
 ) = range(QUANTITIES)
-
-
-@njit
-def tops(x: Any, start: int, rows: int, buffer: Any, state: Any) -> None:
-    """The two largest entries of the rows of the batch."""
-    wide_vectors()
-    for b in range(rows):
-        state[TOP, b] = find_top(x, start + b)
-    for b in range(rows):
-        top = x.dtype.type(state[TOP, b])
-        state[TIES, b], state[SECOND, b] = strike_top(x, start + b, buffer, b, top)
 
 
 @njit(error_model="numpy")
@@ -87,27 +78,6 @@ def scalings(state: Any, rows: int, scale: float, scale_high: Any, ln2_low: Any)
             to_input(second), to_input(top), scale_high, ln2_low, shifter, floor
         )
     return alive
-
-
-@njit
-def sums(buffer: Any, state: Any, rows: int, scale_high: Any, ln2_low: Any) -> None:
-    """The exponentials of the live rows and their power sums, compensated across blocks."""
-    wide_vectors()
-    to_input = type(scale_high)
-    for b in range(rows):
-        if state[LIVE, b] == 0.0:
-            continue
-        top, shifter = to_input(state[TOP, b]), to_input(state[SHIFTER, b])
-        floor = to_input(state[FLOOR, b])
-        total = lost = squares = 0.0
-        for block in range(buffer.shape[1]):
-            part, part_squares = exponentiate(
-                buffer, b, block, top, scale_high, ln2_low, shifter, floor
-            )
-            total, error = two_sum(total, np.float64(part))
-            lost += error
-            squares += part_squares
-        state[TAIL, b], state[SQUARES, b] = total + lost, squares
 
 
 @njit
@@ -157,27 +127,6 @@ def first_guess(state: Any, rows: int, eps: float) -> None:
 
 
 @njit(error_model="numpy")
-def expand(buffer: Any, state: Any, first: int, last: int) -> None:
-    """The pass over the live rows that expands F about X0."""
-    wide_vectors()
-    to_input = buffer.dtype.type
-    for b in range(first, last):
-        if state[LIVE, b] == 0.0:
-            continue
-        x0, e2 = to_input(state[X0, b]), to_input(state[E2, b])
-        gap = x0 - e2
-        a0 = a1 = a2 = a3 = 0.0
-        for block in range(buffer.shape[1]):
-            s0, s1, s2, s3 = pole_sums(buffer, b, block, x0, gap)
-            a0 += s0
-            a1 += s1
-            a2 += s2
-            a3 += s3
-        state[X0, b], state[GAP, b] = x0, gap
-        state[A0, b], state[A1, b], state[A2, b], state[A3, b] = a0, a1, a2, a3
-
-
-@njit(error_model="numpy")
 def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> float:
     """X = X0 + gap·y from the expansion of the tail and the exact pole E2; rows still to do.
 
@@ -194,8 +143,8 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
         q, h = 1.0 - sigma * x0, sigma * gap
         f0 = e + a0
         newton = max((q * f0 - gap) / (h * f0 + q * (e + a1)), -0.75)
-        y, step, slope = 0.0, 0.0, 1.0
-        for _ in range(3):
+        y, step, slope = newton, 0.0, 1.0
+        for _ in range(2):
             p = a0 - y * (a1 - y * (a2 - y * a3))
             slope_p = -(a1 - y * (2.0 * a2 - y * 3.0 * a3))
             m = e + (1.0 + y) * p
@@ -217,29 +166,13 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
     return left
 
 
-@njit
-def roots(buffer: Any, state: Any, rows: int, tolerance: float) -> None:
-    """Expand and solve until every row is done: together while many are left, then one by one."""
-    left = float(rows)
-    for _ in range(PASSES):
-        if left * 8.0 < rows:
-            break
-        expand(buffer, state, 0, rows)
-        left = solve_expansion(state, 0, rows, tolerance)
-    if left > 0.0:
-        for b in range(rows):
-            for _ in range(PASSES):
-                if state[LIVE, b] == 0.0:
-                    break
-                expand(buffer, state, b, b + 1)
-                solve_expansion(state, b, b + 1, tolerance)
-
-
 @njit(error_model="numpy")
 def write(
     state: Any, rows: int, at: int, scale: float, ceiling: float, error: Any, out: Any
-) -> None:
+) -> float:
     """λ‖M‖₁ = 2λT/Z² and λ‖M‖₂ = λX/Z of the rows, each with its sides; NaN where not solved.
+
+    Returns the number of rows with sides that are not in order, which are those with NaN.
 
     The six lines of ``out`` are lower, value and upper of the one, then of the other. ``ceiling``
     is λ/2, which neither exceeds, rounded up to the output's precision; ``error`` is how far
@@ -247,6 +180,7 @@ def write(
     """
     wide_vectors()
     relative, absolute = error
+    wrong = 0.0
     ties, tails, roots = state[TIES], state[TAIL], state[ROOT]
     sigma_1, sigma_2, live = state[SIGMA_1], state[SIGMA_2], state[LIVE]
     lower_1, value_1, upper_1 = (
@@ -267,9 +201,17 @@ def write(
         one, two = select(one > ceiling, ceiling, one), select(two > ceiling, ceiling, two)
         error_1, error_2 = one * relative + absolute, two * relative + absolute
         above_1, above_2 = one + error_1, two + error_2
-        lower_1[b] = select(one > error_1, one - error_1, 0.0)
+        below_1 = select(one > error_1, one - error_1, 0.0)
+        below_2 = select(two > error_2, two - error_2, 0.0)
+        above_1 = select(above_1 > ceiling, ceiling, above_1)
+        above_2 = select(above_2 > ceiling, ceiling, above_2)
+        ordered_1 = (below_1 <= one) & (one <= above_1)
+        ordered_2 = (below_2 <= two) & (two <= above_2)
+        wrong = plus(wrong, select(ordered_1 & ordered_2, 0.0, 1.0))
+        lower_1[b] = below_1
         value_1[b] = one
-        upper_1[b] = select(above_1 > ceiling, ceiling, above_1)
-        lower_2[b] = select(two > error_2, two - error_2, 0.0)
+        upper_1[b] = above_1
+        lower_2[b] = below_2
         value_2[b] = two
-        upper_2[b] = select(above_2 > ceiling, ceiling, above_2)
+        upper_2[b] = above_2
+    return wrong

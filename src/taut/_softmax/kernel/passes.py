@@ -17,12 +17,15 @@ from taut._softmax.kernel.arithmetic import exponential
 
 @njit(forceinline=True)
 def find_top(x: Any, row: int) -> Any:
-    """The largest entry of a row."""
+    """The largest entry of a row, NaN if an entry is NaN."""
     wide_vectors()
-    top = x.dtype.type(-np.inf)
+    zero, one = x.dtype.type(0), x.dtype.type(1)
+    top, bad = x.dtype.type(-np.inf), zero
     for i in range(x.shape[1]):
-        top = largest(top, x[row, i])
-    return top
+        value = x[row, i]
+        top = largest(top, value)
+        bad = plus(bad, select(value != value, one, zero))
+    return select(bad > zero, x.dtype.type(np.nan), top)
 
 
 @njit(forceinline=True)
@@ -64,23 +67,31 @@ def exponentiate(
 
 
 @njit(error_model="numpy", forceinline=True)
-def pole_sums(buffer: Any, b: int, block: int, x: Any, gap: Any) -> Any:
-    """Sums of E²ρ and of Eρ^j, j = 2, 3, 4, over a block, where ρ = gap/(x − E) ≤ 1.
+def pole_terms(e: Any, f: Any, x: Any, gap: Any) -> Any:
+    """E²ρ and Eρ^j, j = 2, 3, 4, of two entries together, where ρ = gap/(x − E) ≤ 1.
 
-    One division serves two entries. The first sum has E² rather than E because ΣE is known better.
+    One division serves both. The first has E² rather than E because ΣE is known better.
     """
+    u, v = x - e, x - f
+    quotient = gap / (u * v)
+    r, t = quotient * v, quotient * u
+    e1, f1 = e * r, f * t
+    e2, f2 = e1 * r, f1 * t
+    e3, f3 = e2 * r, f2 * t
+    return (
+        plus(times(e1, e), times(f1, f)),
+        plus(e2, f2),
+        plus(e3, f3),
+        plus(times(e3, r), times(f3, t)),
+    )
+
+
+@njit(error_model="numpy", forceinline=True)
+def pole_sums(buffer: Any, b: int, block: int, x: Any, gap: Any) -> Any:
+    """Sums of ``pole_terms`` over a block."""
     wide_vectors()
     s0 = s1 = s2 = s3 = buffer.dtype.type(0)
     for i in range(buffer.shape[3]):
-        e, f = buffer[b, block, 0, i], buffer[b, block, 1, i]
-        u, v = x - e, x - f
-        quotient = gap / (u * v)
-        r, t = quotient * v, quotient * u
-        e1, f1 = e * r, f * t
-        s0 = plus(s0, plus(times(e1, e), times(f1, f)))
-        e1, f1 = e1 * r, f1 * t
-        s1 = plus(s1, plus(e1, f1))
-        e1, f1 = e1 * r, f1 * t
-        s2 = plus(s2, plus(e1, f1))
-        s3 = plus(s3, plus(times(e1, r), times(f1, t)))
+        t0, t1, t2, t3 = pole_terms(buffer[b, block, 0, i], buffer[b, block, 1, i], x, gap)
+        s0, s1, s2, s3 = plus(s0, t0), plus(s1, t1), plus(s2, t2), plus(s3, t3)
     return s0, s1, s2, s3

@@ -1,0 +1,242 @@
+"""Vectors of numbers in compiled code: one lane for each of several rows that are worked at once.
+
+LLVM vectorises loops along a row by itself. Short rows it cannot: they are worked side by side,
+with every operation written once and done to all of them; a plain number stands for all lanes. A
+vector is as wide as the widest registers, and LLVM splits it where they are narrower.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, models, overload, register_model
+
+BYTES = 64  # of a vector
+
+
+class Lanes(types.Type):
+    """The numba type of a vector of float32 or float64."""
+
+    def __init__(self, element: Any) -> None:
+        self.element = element
+        self.count = BYTES * 8 // element.bitwidth
+        super().__init__(f"Lanes({element})")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Lanes) -> None:
+        whole = _vector(kind.element, kind.count)
+        super().__init__(manager, kind, whole)  # type: ignore[no-untyped-call]
+
+
+def _vector(element: Any, count: int) -> ir.VectorType:
+    return ir.VectorType(ir.FloatType() if element == types.float32 else ir.DoubleType(), count)
+
+
+def is_single(kind: Any) -> bool:
+    """Whether a type is of float32, numbers or lanes."""
+    return bool(getattr(kind, "element", kind) == types.float32)
+
+
+def integers_like(kind: Any) -> tuple[Any, int]:
+    """The integers of the size of LLVM's ``kind``, and how many lanes it has (0 for a number)."""
+    count = kind.count if isinstance(kind, ir.VectorType) else 0
+    single = isinstance(kind.element if count else kind, ir.FloatType)
+    integer = ir.IntType(32 if single else 64)
+    return (ir.VectorType(integer, count) if count else integer), count
+
+
+def _kind(*kinds: Any) -> Any:
+    """The type of the result: a vector if any operand is one."""
+    return next((kind for kind in kinds if isinstance(kind, Lanes)), kinds[0])
+
+
+def _spread(builder: Any, value: Any, kind: Any) -> Any:
+    """A number in all lanes."""
+    if not isinstance(kind, Lanes) or isinstance(value.type, ir.VectorType):
+        return value
+    whole = _vector(kind.element, kind.count)
+    if value.type != whole.element:
+        value = builder.fptrunc(value, whole.element)
+    integer = ir.IntType(32)
+    one = builder.insert_element(ir.Constant(whole, ir.Undefined), value, ir.Constant(integer, 0))
+    places = ir.Constant(ir.VectorType(integer, kind.count), [0] * kind.count)
+    return builder.shuffle_vector(one, ir.Constant(whole, ir.Undefined), places)
+
+
+def lanewise(kinds: tuple[Any, ...], make: Callable[..., Any]) -> Any:
+    """Signature and code of an operation that ``make`` does to values of one type."""
+    kind = _kind(*kinds)
+
+    def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
+        return make(builder, *(_spread(builder, value, kind) for value in args))
+
+    return kind(*kinds), generate
+
+
+def call_own(builder: Any, name: str, *args: Any, **flags: Any) -> Any:
+    """Call one of LLVM's own functions for this type."""
+    kind = args[0].type
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    short = "f32" if isinstance(element, ir.FloatType) else "f64"
+    lanes = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+    full = f"llvm.{name}.{lanes}{short}"
+    module = builder.module
+    function = module.globals.get(full)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(kind, [kind] * len(args)), full)
+    return builder.call(function, args, **flags)
+
+
+def _operator(name: str) -> Any:
+    """An intrinsic for one of the operators."""
+
+    def typed(_context: Any, a: Any, b: Any) -> Any:
+        return lanewise((a, b), lambda builder, a, b: getattr(builder, name)(a, b))
+
+    return intrinsic(typed)
+
+
+def _support(symbol: Any, name: str) -> None:
+    """Let compiled code write an operator between vectors and numbers."""
+    compute = _operator(name)
+
+    def typed(a: Any, b: Any) -> Any:
+        def compiled(a: Any, b: Any) -> Any:
+            return compute(a, b)
+
+        return compiled if isinstance(a, Lanes) or isinstance(b, Lanes) else None
+
+    overload(symbol, inline="never")(typed)
+
+
+@intrinsic
+def _negative(_context: Any, a: Any) -> Any:
+    return lanewise((a,), lambda builder, a: builder.fneg(a))
+
+
+@overload(operator.neg)
+def _negative_lanes(a: Any) -> Any:
+    def compiled(a: Any) -> Any:
+        return _negative(a)
+
+    return compiled if isinstance(a, Lanes) else None
+
+
+for _symbol, _name in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
+    _support(_symbol, _name)
+
+
+def _pointer(ctx: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any) -> Any:
+    """Address of an entry of a matrix whose rows are contiguous."""
+    view = ctx.make_array(kind)(ctx, builder, array)
+    width = builder.extract_value(view.shape, 1)
+    return builder.gep(view.data, [builder.add(builder.mul(row, width), column)])
+
+
+def _as_vector(builder: Any, pointer: Any, vector: Any) -> Any:
+    return builder.bitcast(pointer, vector.as_pointer())
+
+
+@intrinsic
+def lanes_of(_context: Any, value: Any) -> Any:
+    """A number in all lanes."""
+    kind = Lanes(value)
+    return kind(value), lambda _ctx, builder, _sig, args: _spread(builder, args[0], kind)
+
+
+@intrinsic
+def all_below(_context: Any, a: Any, b: Any) -> Any:
+    """Whether a < b in all lanes."""
+
+    def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
+        bits = ir.IntType(a.count)
+        below = builder.bitcast(builder.fcmp_ordered("<", *args), bits)
+        return builder.icmp_unsigned("==", below, ir.Constant(bits, 2**a.count - 1))
+
+    return types.boolean(a, b), generate
+
+
+@intrinsic
+def load_lanes(_context: Any, like: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """Entries of a row of a C-contiguous matrix from a column on, in the precision of ``like``."""
+    kind = Lanes(like)
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _, array, row, column = args
+        pointer = _pointer(ctx, builder, sig.args[1], array, row, column)
+        stored = _vector(sig.args[1].dtype, kind.count)
+        value = builder.load(
+            _as_vector(builder, pointer, stored), align=sig.args[1].dtype.bitwidth // 8
+        )
+        wanted = _vector(kind.element, kind.count)
+        return value if stored == wanted else builder.fptrunc(value, wanted)
+
+    return kind(like, matrix, types.intp, types.intp), generate
+
+
+@intrinsic
+def store_lanes(_context: Any, matrix: Any, row: Any, column: Any, lanes: Any) -> Any:
+    """Write lanes to a row of a C-contiguous matrix from a column on, widened if need be."""
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        array, row, column, value = args
+        kind = sig.args[3]
+        pointer = _pointer(ctx, builder, sig.args[0], array, row, column)
+        stored = _vector(sig.args[0].dtype, kind.count)
+        if value.type != stored:
+            value = builder.fpext(value, stored)
+        align = sig.args[0].dtype.bitwidth // 8
+        builder.store(value, _as_vector(builder, pointer, stored), align=align)
+        return ctx.get_dummy_value()
+
+    return types.void(matrix, types.intp, types.intp, lanes), generate
+
+
+@intrinsic
+def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any) -> Any:
+    """Copy a square of ``x`` from (row, column) on to out[column:] as its transpose.
+
+    Its sides are as long as a vector, and ``out`` has that many columns. Blocks of 1, 2, 4, …
+    entries trade places.
+    """
+    count = Lanes(x.dtype).count
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        source, row, column, target = args
+        vector = _vector(sig.args[0].dtype, count)
+        align = sig.args[0].dtype.bitwidth // 8
+        integer = ir.IntType(32)
+        lines = []
+        for i in range(count):
+            at = builder.add(row, ir.Constant(row.type, i))
+            pointer = _pointer(ctx, builder, sig.args[0], source, at, column)
+            lines.append(builder.load(_as_vector(builder, pointer, vector), align=align))
+        block = 1
+        while block < count:
+            first = [c if c & block == 0 else count + c - block for c in range(count)]
+            other = [c + block if c & block == 0 else count + c for c in range(count)]
+            masks = [ir.Constant(ir.VectorType(integer, count), m) for m in (first, other)]
+            for i in range(count):
+                if i & block == 0:
+                    pair = lines[i], lines[i + block]
+                    lines[i], lines[i + block] = (builder.shuffle_vector(*pair, m) for m in masks)
+            block *= 2
+        for i in range(count):
+            at = builder.add(column, ir.Constant(column.type, i))
+            zero = ir.Constant(column.type, 0)
+            pointer = _pointer(ctx, builder, sig.args[3], target, at, zero)
+            builder.store(lines[i], _as_vector(builder, pointer, vector), align=align)
+        return ctx.get_dummy_value()
+
+    return types.void(x, types.intp, types.intp, out), generate

@@ -1,0 +1,73 @@
+"""The function of PyTorch behind differentiated constants: values and gradients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import taut
+
+INF = math.inf
+
+
+def logits(torch, n, dtype):
+    """Rows of all scales, with ties, near ties, masks, a one-hot row and one masked altogether."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((40, n)) * np.geomspace(0.01, 50, 40)[:, None]
+    x[::5] = np.round(x[::5])
+    if n > 2:
+        x[1::5, 1] = -INF
+        x[3, 0], x[3, 1] = 60.0, 60.0 - 1e-4
+    x[6, 0] = 1e4
+    x[7] = -INF
+    return torch.tensor(x, dtype=dtype)
+
+
+def by_formula(torch, x, one, two, scale):
+    """The gradient that autograd finds from a formula, in float64."""
+    from taut._softmax.derivatives import attach
+
+    leaf = x.double().requires_grad_()
+    zero = torch.zeros(x.shape[:-1], dtype=torch.float64)
+    values = attach(zero, zero, leaf, scale)
+    (grad,) = torch.autograd.grad(values, leaf, (one.double(), two.double()))
+    return grad
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3, 40.0])
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 130, 300])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_gradient_is_that_of_the_formula(torch, kind, n, scale):
+    x = logits(torch, n, getattr(torch, kind))
+    one, two = torch.randn(2, len(x), generator=torch.Generator().manual_seed(0)).to(x.dtype)
+    leaf = x.clone().requires_grad_()
+    first, second = taut.local_lipschitz(leaf, (1, 2), scale=scale)
+    (grad,) = torch.autograd.grad((first.value * one + second.upper * two).sum(), leaf)
+    expected = by_formula(torch, x, one, two, scale)
+    assert grad.dtype == x.dtype
+    assert torch.isfinite(grad).all()
+    size = expected.abs().amax(-1, keepdim=True) + 1e-30
+    assert float(((grad - expected) / size).abs().max()) < (1e-6 if kind == "float32" else 1e-7)
+
+
+def test_values_are_those_without_a_gradient(torch):
+    for n in (3, 200):
+        x = logits(torch, n, torch.float32)
+        with_grad = taut.local_lipschitz(x.clone().requires_grad_(), (1, 2))
+        for a, b in zip(with_grad, taut.local_lipschitz(x, (1, 2)), strict=True):
+            for side in ("lower", "value", "upper"):
+                assert torch.equal(getattr(a, side).detach(), getattr(b, side))
+
+
+def test_logits_too_coarse_for_the_kernel(torch):
+    x = torch.tensor([[1e25, 1e25, 0.0], [3e25, 1e25, -2e25]], requires_grad=True)
+    taut.local_lipschitz(x).value.sum().backward()
+    assert torch.isfinite(x.grad).all()
+
+
+def test_nan_is_refused_with_a_gradient(torch):
+    x = torch.tensor([[0.0, math.nan, 1.0]], requires_grad=True)
+    with pytest.raises(ValueError, match="x contains NaN"):
+        taut.local_lipschitz(x)
