@@ -13,6 +13,7 @@ from benchmarks import (
     games,
     imports,
     long_context,
+    monitor,
     propagation_cost,
 )
 from benchmarks.machine import machine
@@ -57,6 +58,7 @@ def main() -> None:
         "Peak memory of such a step, without words": control.memory,
         "Every weight of transformer-base below a limit, against a step of Muon": control.caps,
         "Feed-forward maps of an encoder kept in bounds, 4,096 tokens": control.peers,
+        "A monitor at its default interval, steps of 2,048 tokens": monitor.cost,
         "Interactive page: work for a frame while something is dragged, which has 16 ms": (
             explore.frames
         ),
