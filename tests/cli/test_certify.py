@@ -164,6 +164,36 @@ def test_a_radius_that_is_not_decided_in_time_is_open(relu_network):
     assert "open" in done.stdout
 
 
+def test_a_model_with_a_bound_has_a_table_of_certified_accuracy(tmp_path):
+    """Radii from the bound for all inputs: on the screen, as JSON, and as a figure."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom taut.control import LipschitzTransformer\ndef net():\n"
+        "    torch.manual_seed(0)\n"
+        "    return LipschitzTransformer.of_images(3, image=(1, 4, 4), patch=2, width=8,\n"
+        "        layers=1, heads=2, target=1.0, activation='maxmin', sharpness=0.05).double()\n"
+    )
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((6, 1, 4, 4)))
+    asked = ("mine:net", "--inputs", "x.npy", "--classify", "--local", "no")
+    found = json.loads(run(*asked, "--json", cwd=tmp_path).stdout)["classes"]
+    assert list(found["norms"]) == ["l2"]
+    radius = np.array(found["norms"]["l2"]["radius"])
+    assert (radius > 0).all()
+    assert (radius <= np.array(found["norms"]["l2"]["attack"])).all()
+    for at, share in found["norms"]["l2"]["shares"]:
+        assert share == (radius >= at).mean()
+    labels = [*found["predicted"][:3], *[(c + 1) % 3 for c in found["predicted"][3:]]]
+    (tmp_path / "labels.txt").write_text("\n".join(map(str, labels)))
+    given = ("--labels", "labels.txt", "--plot", "accuracy.svg")
+    done = run(*asked, *given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Certified accuracy, in l2" in done.stdout
+    assert "50.0%" in done.stdout
+    assert "<svg" in (tmp_path / "accuracy.svg").read_text()
+    (tmp_path / "labels.txt").write_text("1 2")
+    done = run(*asked, *given, cwd=tmp_path)
+    assert (done.returncode, "2 labels for 6 inputs" in done.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -174,6 +204,7 @@ def test_a_radius_that_is_not_decided_in_time_is_open(relu_network):
         (("x:y", "--shape", "2;2"), "comma-separated"),
         (("x:y", "--shape", "2,2", "--norm", "l1"), "l2 or token"),
         (("x:y", "--shape", "2,2", "--classify"), "classify needs"),
+        (("x:y", "--inputs", "a", "--plot", "a.svg"), "--plot needs --classify"),
         (("x:y", "--inputs", "a", "--limit", "0"), "--limit"),
         (("x:y", "--inputs", "a", "--local", "maybe"), "local must be"),
         (("torch.nn:Identity", "--inputs", "missing.npy"), "no file"),

@@ -132,6 +132,8 @@ class ModelSettings:
     classify
         Whether to certify the radius of each input's class, in l1, l2 and l∞, and to attack it.
         With a radius also whether the class holds within it: proved, refuted or open.
+    labels
+        The right class of each input, so that certified accuracy can be told.
     synonyms, nearest_words
         A file of synonyms, or a number of nearest words: whether any combination of such words in
         the place of a text's own changes its class.
@@ -153,6 +155,7 @@ class ModelSettings:
     norm: str = "l2"
     local: str = "auto"
     classify: bool = False
+    labels: tuple[int, ...] | None = None
     synonyms: str | None = None
     nearest_words: int | None = None
     time_limit: float | None = None
@@ -174,6 +177,8 @@ class ModelSettings:
             raise ValueError("context_shape needs shape")
         if self.classify and not self.inputs:
             raise ValueError("classify needs inputs")
+        if self.labels is not None and not self.classify:
+            raise ValueError("labels need classify")
         if self.synonyms is not None and self.nearest_words is not None:
             raise ValueError("give either synonyms or nearest_words")
         if (self.synonyms is not None or self.nearest_words is not None) and not self.inputs:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from taut._base.settings import ModelSettings
 from taut._base.terminal_text import cells, say
+from taut.cli.certified_radii import draw_shares, numbers_in, show_radii
 from taut.cli.errors import explained, typer
 from taut.cli.help import Command, examples
 from taut.cli.options import (
@@ -94,6 +95,18 @@ def certify(
             "With --radius, also decide it: proved, refuted or open.",
         ),
     ] = ModelSettings.classify,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --classify: the right class of each input, one number a line; the table "
+            "of radii then shows certified accuracy.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --classify: its figure, .svg, .png or .html."),
+    ] = None,
     synonyms: Annotated[
         str | None,
         typer.Option(
@@ -163,11 +176,13 @@ def certify(
     with explained("certify", "hf", "torch"):
         if counterexample is not None or output_dir is not None:
             raise ValueError("--counterexample and --output-dir need --vnnlib")
+        if plot is not None and not classify:
+            raise ValueError("--plot needs --classify")
         settings = ModelSettings(
             inputs=tuple(inputs or ()), radius=radius, shape=whole_numbers(shape, "shape"),
             context_shape=whole_numbers(context_shape, "context-shape"), norm=norm, local=local,
-            classify=classify, synonyms=synonyms, nearest_words=nearest_words,
-            time_limit=time_limit, limit=limit, max_length=max_length,
+            classify=classify, labels=numbers_in(labels), synonyms=synonyms,
+            nearest_words=nearest_words, time_limit=time_limit, limit=limit, max_length=max_length,
             seed=seed, dtype=dtype, revision=revision, trust_remote_code=trust_remote_code,
         )  # fmt: skip
         from taut.networks import certify_model
@@ -178,6 +193,8 @@ def certify(
             print(json_text.dumps(found.to_dict(), indent=1))
         else:
             _show(found, depth)
+        if plot is not None:
+            draw_shares(found, plot)
 
 
 def _nothing(_stage: str) -> None:
@@ -197,7 +214,7 @@ def _show(found: ModelCertificate, depth: int) -> None:
         say(f"Note: {note}")
     for sentence in certificate.headline(found.derivative).split("\n"):
         say(sentence)
-    _show_radii(found)
+    show_radii(found)
     _show_words(found)
     _show_inputs(found)
     table = Table("module", "bound (upper)", "share", "rule", title="Where the bound comes from")
@@ -239,35 +256,3 @@ def _show_words(found: ModelCertificate) -> None:
             "open": f"undecided for {changes.combinations} texts of replaced words",
         }[changes.verdict]
         say(f"Class {changes.predicted} of {each.replacements.text!r}: {changes.verdict}, {told}.")
-
-
-def _show_radii(found: ModelCertificate) -> None:
-    """The certified radius of each class in every norm, beside what an attack needs."""
-    from rich.console import Console
-    from rich.table import Table
-
-    if found.inputs is None or not found.classes:
-        return
-    heads = ["input", "class", "margin", "norm", "certified radius (lower)", "attack (upper)"]
-    decided = [f"within {found.settings.radius:g}"] if found.classes[0].verdicts else []
-    estimated = any(each.certified.rounding == "estimated" for each in found.classes)
-    rounding = "rounding estimated" if estimated else "rounding proved"
-    table = Table(*heads, *decided, title=f"How far each input may move ({rounding})")
-    for index, label in enumerate(found.inputs.labels):
-        for norm, each in enumerate(found.classes):
-            first = each.certified
-            lead = (label[:40], str(first.predicted[index]), f"{first.margin[index]:.4g}")
-            start = ("", "", "") if norm else lead
-            verdict = [each.verdicts[index].verdict] if decided else []
-            table.add_row(*cells(*start, each.name, *found.radius(norm, index), *verdict))
-    Console().print(table)
-    _show_verdicts(found)
-
-
-def _show_verdicts(found: ModelCertificate) -> None:
-    """What was tried where the certified radius did not answer."""
-    assert found.inputs is not None
-    for each in found.classes:
-        for label, verdict in zip(found.inputs.labels, each.verdicts, strict=False):
-            if verdict.details is not None:
-                say(f"{label[:40]} in {each.name}: {verdict.told}")

@@ -48,7 +48,8 @@ def experiment(
         list[str] | None,
         typer.Option(
             metavar="FILE|FOLDER",
-            help="Data for a figure, as for taut audit, instead of the paper's.",
+            help="Data for a figure, as for taut audit, instead of the paper's; for certified-vit "
+            "the folder of MNIST's test images.",
         ),
     ] = None,
     limit: Annotated[
@@ -71,7 +72,7 @@ def experiment(
         Path, typer.Option(metavar="FOLDER", help="Folder for records, pages and figures.")
     ] = USUAL.folder,
 ) -> None:
-    """Run an experiment of "Softmax is 1/2-Lipschitz" (Nair 2025).
+    """Run an experiment of "Softmax is 1/2-Lipschitz" (Nair 2025), or certified-vit.
 
     Writes a JSON record, a Markdown page and a figure (SVG and PNG). The
     same command continues a long run that was stopped. Exits with 0 on

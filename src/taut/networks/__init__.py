@@ -13,6 +13,7 @@ with _needing("taut.networks needs PyTorch", "torch"):
 
 from taut._base.settings import ModelSettings
 from taut.networks.certificate import Certificate
+from taut.networks.certified_predictions import CertifiedPredictions, certified_predictions
 from taut.networks.certify import certify
 from taut.networks.certify_model import ModelCertificate, certify_model
 from taut.networks.classifier import CertifiedRadius, certified_radius
@@ -44,6 +45,7 @@ from taut.networks.word_replacements import (
 __all__ = [
     "Activation",
     "Certificate",
+    "CertifiedPredictions",
     "CertifiedRadius",
     "DistanceHeads",
     "HeadNorm",
@@ -62,6 +64,7 @@ __all__ = [
     "VnnlibProperty",
     "WordChanges",
     "WordReplacements",
+    "certified_predictions",
     "certified_radius",
     "certify",
     "certify_model",

@@ -95,7 +95,10 @@ class ModelCertificate:
             found["classes"] = {
                 "predicted": [int(v) for v in first.predicted],
                 "margin": [float(v) for v in first.margin],
-                "norms": {each.name: each.to_dict() for each in self.classes},
+                "norms": {
+                    each.name: {**each.to_dict(), "shares": each.shares(self.settings.labels)}
+                    for each in self.classes
+                },
             }
         if self.words:
             found["words"] = [each.to_dict() for each in self.words]
@@ -131,6 +134,9 @@ def certify_model(
             max_length=settings.max_length,
         )
         domain = At(inputs.x, settings.radius or 0.0)
+        many = None if settings.labels is None else len(settings.labels)
+        if many not in (None, len(inputs.x)):
+            raise ValueError(f"there are {many} labels for {len(inputs.x)} inputs")
     assert domain is not None  # the settings have inputs or a shape
     context = _domain(settings.context_shape, settings) if inputs is None else inputs.context
     progress("bounding")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,11 +13,13 @@ from taut._base.domain import At
 from taut._base.rounding import Numbers
 from taut._base.settings import ModelSettings
 from taut.models import ContinuousInputs
+from taut.networks.certified_predictions import MarginBounded, certified_predictions
 from taut.networks.classifier import CertifiedRadius, certified_radius
 from taut.networks.verification.verdict import Verdict
 from taut.networks.verification.verify import verify
 
 NORMS = (1, 2, math.inf)
+ROWS = 10  # of a table of radii
 DETAILS = ("example", "bounded", "waiting", "seconds", "theorem", "rounding", "note")
 
 
@@ -74,6 +76,20 @@ class AttackedRadius(NamedTuple):
         """The norm."""
         return f"l{self.certified.norm:g}"
 
+    def shares(self, labels: Sequence[int] | None) -> list[tuple[float, float]]:
+        """Radii from 0 on, and the share of inputs that keep their class within each.
+
+        With labels only those whose class is right count, which is certified accuracy.
+        """
+        radius, right = self.certified.radius, np.ones(len(self.attack), dtype=bool)
+        if labels is not None:
+            right = self.certified.predicted == np.asarray(labels)
+        top = float(radius.max())
+        step = 10.0 ** math.floor(math.log10(top)) / 5 if top > 0 else 1.0
+        step *= next(many for many in (1, 2.5, 5, 10) if top / (step * many) <= ROWS)
+        at = [float(f"{step * i:.3g}") for i in range(math.ceil(top / step) + 1)]
+        return [(r, float((right & (radius >= r)).mean())) for r in at]
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, for JSON; what is infinite is null."""
         found = self.certified
@@ -95,7 +111,17 @@ def class_radii(
     settings: ModelSettings,
     progress: Callable[[str], object],
 ) -> tuple[AttackedRadius, ...]:
-    """The certified and the attacked radius of each class; with a radius also its verdict."""
+    """The certified and the attacked radius of each class; with a radius also its verdict.
+
+    A model that keeps a bound for all inputs (:class:`MarginBounded`) has its radii in l2 from it.
+    """
+    if isinstance(network, MarginBounded) and inputs.mask is None and not settings.radius:
+        progress("certifying the classes by the bound for all inputs")
+        predictions = certified_predictions(network, inputs.x)
+        progress("attacking the classes in l2")
+        return (
+            AttackedRadius(predictions.as_radius(), predictions.attack_radius(seed=settings.seed)),
+        )
     found: list[AttackedRadius] = []
     for norm in NORMS:
         stage = f"certifying the classes in l{norm}"

@@ -4,6 +4,7 @@ Each experiment puts the paper's numbers beside its own: :func:`run` makes a :cl
 JSON record, a Markdown page and a figure. On the command line: ``taut reproduce``.
 """
 
+from taut.reproduce.figures import save_figure
 from taut.reproduce.options import Options
 from taut.reproduce.page import write
 from taut.reproduce.registry import EXPERIMENTS, TRAININGS, run, run_training, unused_options
@@ -20,6 +21,7 @@ __all__ = [
     "ResultTable",
     "run",
     "run_training",
+    "save_figure",
     "unused_options",
     "write",
 ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
+from taut._base.files import write_whole
 from taut._base.optional import needing
 from taut.reproduce.result import Curve, Plot
 
@@ -39,6 +42,17 @@ def chart(plots: Sequence[Plot]) -> Any:
     return titled.configure_legend(labelLimit=400).configure_axis(
         gridColor="#e6e6e6", domainColor="#888888", tickColor="#888888", titleFontWeight="normal"
     )
+
+
+def save_figure(plots: Sequence[Plot], path: Path) -> None:
+    """All plots in a file, .svg, .png or .html, whole or not at all."""
+    ending = path.suffix.lower()
+    if ending not in (".svg", ".png", ".html"):
+        raise ValueError(f"a figure is an .svg, .png or .html file, got {path.name!r}")
+    drawn: Any = io.BytesIO() if ending == ".png" else io.StringIO()
+    more: dict[str, Any] = {"inline": True} if ending == ".html" else {}
+    chart(plots).save(drawn, format=ending[1:], scale_factor=2 if ending == ".png" else 1, **more)
+    write_whole(drawn.getvalue(), path)
 
 
 def _names(curves: Sequence[Curve]) -> tuple[str, ...]:

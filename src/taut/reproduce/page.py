@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
-from typing import Any
 
 from taut._base.files import write_whole
 from taut._base.json_files import plain
-from taut.reproduce.figures import chart
+from taut.reproduce.figures import save_figure
 from taut.reproduce.result import Result, ResultTable
 
 AGREES = {True: "yes", False: "**no**", None: "–"}
@@ -22,12 +20,9 @@ def write(result: Result, folder: Path, command: str) -> list[Path]:
     write_whole(result.to_json(command), files[0])
     write_whole(page(result, command), files[1])
     if result.plots:
-        picture = chart(result.plots)
         for ending in (".svg", ".png"):
             files.append(folder / f"{result.name}{ending}")
-            drawn: Any = io.BytesIO() if ending == ".png" else io.StringIO()
-            picture.save(drawn, format=ending[1:], scale_factor=2 if ending == ".png" else 1)
-            write_whole(drawn.getvalue(), files[-1])
+            save_figure(result.plots, files[-1])
     return files
 
 

@@ -36,6 +36,10 @@ EXPERIMENTS = {  # of Nair 2025
     "theorem-2": Experiment("cosine attention, bounds and constants"),
     "corollary-1": Experiment("regularity of softmax", ("p",)),
     "theorem-3": Experiment("the double softmax contracts"),
+    # not of a paper: what a bound that training keeps is worth
+    "certified-vit": Experiment(
+        "a vision transformer trained under a certificate", ("data", "limit")
+    ),
 }
 EXPERIMENTS["newhouse-2025"] = Experiment(
     "transformers of characters trained under a bound", ("data", "limit")

@@ -8,6 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+FIRST_SCORE = 6.0  # of the neighbour that a head begins with; the others have 0
 EPSILON = 1.0  # of cosine attention, beside the mean square of a query
 
 
@@ -32,6 +33,10 @@ class BoundedAttention(nn.Module):
         Whether tokens see only those before them.
     kind
         ``"dot_product"``, or ``"cosine"``, which divides queries and keys by their lengths.
+    places
+        Whether the learnt number is one for each pair of places rather than for each distance, as
+        suits images. The output is then divided by what the constant in l2 can be with these
+        numbers (:meth:`l2_constant`), which training therefore keeps small by itself.
     """
 
     distances: Tensor
@@ -46,8 +51,10 @@ class BoundedAttention(nn.Module):
         tokens: int,
         causal: bool,
         kind: Literal["dot_product", "cosine"] = "dot_product",
+        places: bool = False,
     ) -> None:
         super().__init__()
+        self.reach, self.sharpness, self.places = reach, sharpness, places
         self.width, self.heads, self.causal, self.kind = width, heads, causal, kind
         self.head_width = width // heads
         # Queries and keys of dot products are at most ``reach`` long, those of cosines 1.
@@ -56,15 +63,24 @@ class BoundedAttention(nn.Module):
             nn.Parameter(torch.empty(width, width)) for _ in range(4)
         )
         # Distances i − j from 0 on, or from 1 − tokens on where tokens see those after them.
-        many = tokens if causal else 2 * tokens - 1
+        many = tokens * tokens if places else tokens if causal else 2 * tokens - 1
         self.position = nn.Parameter(torch.empty(heads, many))
-        self.register_buffer("distances", _distances(tokens, causal), persistent=False)
+        where = torch.arange(many).view(tokens, tokens) if places else _distances(tokens, causal)
+        self.register_buffer("distances", where, persistent=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Orthogonal maps; each head begins with a span of its own, from short to long."""
+        """Orthogonal maps; each head begins with a span of its own, from short to long.
+
+        With numbers for each pair of places, each head begins with a neighbour of its own, at the
+        same distance for all tokens and around the edges: no token is then seen by many.
+        """
         for weight in (self.query, self.key, self.value, self.output):
             nn.init.orthogonal_(weight)
+        if self.places:
+            with torch.no_grad():
+                self.position.copy_(_neighbours(self.heads, len(self.distances)).flatten(1))
+            return
         apart = torch.arange(self.position.shape[1], dtype=self.position.dtype)
         if not self.causal:
             apart = (apart - self.position.shape[1] // 2).abs()
@@ -81,6 +97,25 @@ class BoundedAttention(nn.Module):
         if not self.causal:
             return None
         return torch.ones(tokens, tokens, dtype=torch.bool, device=self.position.device).tril()
+
+    def l2_constant(self) -> Tensor:
+        """√κ(1 + c) + c, the constant in l2 with all maps at their limits (theorem attn-core).
+
+        κ is the largest sum of a column of weights when the scores of tokens are within ±c, c being
+        the sharpness. Cosines move √H times as far in H heads, which counts outside the root. The
+        number is computed in the arithmetic of training: certificates do not rely on it, but find
+        the constant themselves.
+        """
+        tokens, c = len(self.distances), self.sharpness
+        moved = c * math.sqrt(self.heads) if self.kind == "cosine" else c
+        term = self.positions(tokens)
+        visible = self.visible(tokens)
+        if visible is not None:
+            term = term.masked_fill(~visible, -math.inf)
+        weights = torch.softmax(term, dim=-1)
+        # e^b/(e^b + e^{−2c}·others), with weights in place of e^b
+        most = weights / (weights + math.exp(-2 * c) * (1 - weights))
+        return most.sum(dim=1).max().sqrt() * (1 + moved) + moved
 
     def forward(self, x: Tensor) -> Tensor:
         """Attention of tokens (batch, tokens, width)."""
@@ -118,3 +153,17 @@ def _distances(tokens: int, causal: bool) -> Tensor:
     index = torch.arange(tokens)
     apart = index[:, None] - index
     return apart.clamp(min=0) if causal else apart + tokens - 1
+
+
+def _neighbours(heads: int, tokens: int) -> Tensor:
+    """Scores (heads, queries, keys) that lead each head to one neighbour on a square of tokens."""
+    side = math.isqrt(tokens)
+    across = side if side * side == tokens else tokens  # other numbers of tokens stand in a line
+    row, column = torch.arange(tokens) // across, torch.arange(tokens) % across
+    reach = math.ceil(math.sqrt(heads))
+    scores = torch.zeros(heads, tokens, tokens)
+    for head in range(heads):
+        down, right = divmod(head, reach)
+        to = (row + down) % max(tokens // across, 1) * across + (column + right) % across
+        scores[head, torch.arange(tokens), to] = FIRST_SCORE
+    return scores

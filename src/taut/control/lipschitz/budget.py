@@ -39,7 +39,6 @@ def divide(
     sharpness: float,
     slope: float,
     kind: Literal["dot_product", "cosine"],
-    tokens: int | None,
 ) -> Budget:
     """The budget of a network that is ``target``-Lipschitz in the largest token.
 
@@ -48,15 +47,13 @@ def divide(
     (theorem attn-heads-token). Cosines move √H times as far with their tokens, and what they add to
     the values is not uncorrelated with it: √H(1 + c√H) + c√H (theorem attn-core).
 
-    With ``tokens`` the bound is one in l2 over so many of them: √n(1 + c) + c, and for cosines c√H
-    in the place of c (theorem attn-core).
+    A bound in l2 depends on how often a token is seen, so that attention itself has the factor
+    (:meth:`BoundedAttention.l2_constant`).
     """
     output = positive_in_range(target, name="target")
     c = positive_in_range(sharpness, name="sharpness")
-    moved = c * math.sqrt(heads) if kind == "cosine" else c
-    if tokens is not None:
-        constant = math.sqrt(tokens) * (1 + moved) + moved
-    elif kind == "cosine":
+    if kind == "cosine":
+        moved = c * math.sqrt(heads)
         constant = math.sqrt(heads) * (1 + moved) + moved
     else:
         constant = math.sqrt(heads * (1 + c * c)) + c

@@ -10,6 +10,7 @@ from taut.control.lipschitz.activation import MaxMin
 from taut.control.lipschitz.attention import EPSILON, BoundedAttention
 from taut.control.lipschitz.block import LipschitzBlock
 from taut.control.lipschitz.embedding import PatchEmbedding, TokenBall
+from taut.control.lipschitz.features import Features
 from taut.control.lipschitz.transformer import LipschitzTransformer
 from taut.networks import HeadNorm, Heads, Interpreter, Region, register
 
@@ -46,14 +47,16 @@ def _block(run: Interpreter, module: LipschitzBlock, x: Region) -> Region:
     run.explain("averages", "chain", "averaged-mlp")
     share = float(module.attention_share)
     y = run(module.attention, x, "attention")
-    x = run.average(x, y, 1 - share, share * module.attention_factor)
+    x = run.average(x, y, 1 - share, share * float(module.attention_factor))
     share = float(module.mlp_share)
     kept, passed = 1 - share, share * module.mlp_factor
-    first, second = (module.first, None), (module.second, None)
+    first, second = (module.first, module.bias), (module.second, None)
     if isinstance(module.activation, MaxMin):
         y = run(module.activation, run.linear(x, *first, "first"), "activation")
-        return run.average(x, run.linear(y, *second, "second"), kept, passed)
-    return run.averaged_mlp(x, first, module.activation, second, kept, passed)
+        x = run.average(x, run.linear(y, *second, "second"), kept, passed)
+    else:
+        x = run.averaged_mlp(x, first, module.activation, second, kept, passed)
+    return x if module.ball is None else run(module.ball, x, "ball")
 
 
 @register(TokenBall)
@@ -73,6 +76,18 @@ def _call(module: LipschitzTransformer, x: Any) -> Any:
 @register(LipschitzTransformer, call=_call)
 def _transformer(run: Interpreter, module: LipschitzTransformer, x: Region) -> Region:
     run.explain("chain", "chain")
+    x = _followed(run, module, x)
+    return run.scale(run.linear(x, module.output, None, "output"), module.factor, "factor")
+
+
+@register(Features)
+def _features(run: Interpreter, module: Features, x: Region) -> Region:
+    run.explain("chain", "chain")
+    return _followed(run, module.model, x)
+
+
+def _followed(run: Interpreter, module: LipschitzTransformer, x: Region) -> Region:
+    """Everything before the output map."""
     if not module.text:
         x = run(module.embedding, x, "embedding")
     x = run(module.ball, x, "ball")
@@ -83,4 +98,7 @@ def _transformer(run: Interpreter, module: LipschitzTransformer, x: Region) -> R
     elif module.pool == "all":
         places = torch.arange(x.tokens * x.width)[None]
         x = run.rearrange(x, places, "side by side")
-    return run.scale(run.linear(x, module.output, None, "output"), module.factor, "factor")
+    if module.head is None:
+        return x
+    x = run.linear(x, module.head, module.head_bias, "head")
+    return run(module.head_activation, x, "head_activation")

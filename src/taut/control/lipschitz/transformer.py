@@ -10,14 +10,15 @@ from torch import Tensor, nn
 
 from taut._base.bound import Bound
 from taut._base.checks import whole_number
-from taut._base.domain import Everywhere
+from taut._base.domain import Ball, Everywhere
 from taut._base.norm import FROBENIUS, RMS_TOKEN
-from taut._base.rounding import enlarged, times
+from taut._base.rounding import Numbers, enlarged, times
 from taut.control.lipschitz.activation import ACTIVATIONS, MaxMin
 from taut.control.lipschitz.attention import BoundedAttention
 from taut.control.lipschitz.block import LipschitzBlock
 from taut.control.lipschitz.budget import divide
 from taut.control.lipschitz.embedding import PatchEmbedding, TokenBall, WordEmbedding
+from taut.control.lipschitz.features import pair_constants
 from taut.networks import certify, known_activation
 
 
@@ -51,6 +52,9 @@ class LipschitzTransformer(nn.Module):
     pool
         ``None``: logits for every token. ``"mean"``: for the mean of all tokens. ``"all"``: for all
         tokens side by side, which is the best for images; the bound is then followed in l2.
+    head
+        Units of a hidden layer before the output, in sorted pairs; None for none. After
+        ``pool="all"`` it sees all of an image at once.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class LipschitzTransformer(nn.Module):
         attention: Literal["dot_product", "cosine"] = "dot_product",
         causal: bool = False,
         pool: Literal["mean", "all"] | None = None,
+        head: int | None = None,
     ) -> None:
         super().__init__()
         sizes = {"tokens": tokens, "width": width, "layers": layers, "heads": heads}
@@ -104,13 +109,12 @@ class LipschitzTransformer(nn.Module):
             sharpness=sharpness,
             slope=1.0 if isinstance(function, MaxMin) else known_activation(function).constant,
             kind=attention,
-            tokens=tokens if pool == "all" else None,
         )
         self.blocks: Any = nn.ModuleList(  # which does not know the class of its members
             LipschitzBlock(
                 BoundedAttention(
                     width, heads, reach=self.ball.reach, sharpness=sharpness, tokens=tokens,
-                    causal=causal, kind=attention,
+                    causal=causal, kind=attention, places=pool == "all",
                 ),
                 4 * width if hidden is None else whole_number(hidden, name="hidden", least=1),
                 activation,
@@ -119,6 +123,12 @@ class LipschitzTransformer(nn.Module):
             for _ in range(layers)
         )  # fmt: skip
         read = width * tokens if pool == "all" else width
+        self.head, self.head_bias, self.head_activation = None, None, MaxMin()
+        if head is not None:
+            head = whole_number(head, name="head", least=2)
+            self.head = nn.Parameter(nn.init.orthogonal_(torch.empty(head, read)))
+            self.head_bias = nn.Parameter(torch.zeros(head))
+            read = head
         self.output = nn.Parameter(nn.init.orthogonal_(torch.empty(outputs, read)))
         # The limit of ``output`` is 1 in l2; a bound of text counts root mean squares.
         self.factor = self.budget.output
@@ -167,15 +177,22 @@ class LipschitzTransformer(nn.Module):
             inputs_embeds = self.embedding(inputs)
         if inputs_embeds.shape[1] > self.tokens:
             raise ValueError(f"the model takes {self.tokens} tokens, got {inputs_embeds.shape[1]}")
-        x = self.ball(inputs_embeds)
+        logits = self.factor * nn.functional.linear(self.features(inputs_embeds), self.output)
+        return logits if self.pool is None else logits[:, 0]
+
+    def features(self, embedded: Tensor) -> Tensor:
+        """What the output map reads: rows of all tokens, or one row, (batch, rows, width)."""
+        x: Tensor = self.ball(embedded)
         for block in self.blocks:
             x = block(x)
         if self.pool == "mean":
             x = x.mean(dim=1, keepdim=True)
         elif self.pool == "all":
             x = x.flatten(1)[:, None]
-        logits = self.factor * nn.functional.linear(x, self.output)
-        return logits if self.pool is None else logits[:, 0]
+        if self.head is None:
+            return x
+        found: Tensor = self.head_activation(nn.functional.linear(x, self.head, self.head_bias))
+        return found
 
     def certificate(self, norm: Literal["rms", "token", "l2"] | None = None) -> Bound:
         """How far logits can move for each unit that the input moves, for all inputs.
@@ -203,6 +220,19 @@ class LipschitzTransformer(nn.Module):
         # The image is one token, and so are its logits: both norms are l2 there.
         both = [self._found(self.image, each) for each in ("l2", "token")]
         return min(both, key=lambda bound: float(bound.upper))._replace(norm=FROBENIUS)
+
+    def margin_constants(
+        self, domain: Ball | Everywhere | None = None, norm: Literal["l2", "token"] = "l2"
+    ) -> Numbers:
+        """How far logit a less logit b can move, (outputs, outputs); margins over it are radii.
+
+        Theorem margin-radius: rows of the output map that lie close to each other part less than
+        √2 times the certificate allows. By default for all inputs.
+        """
+        if domain is None:
+            shape = (self.tokens, self.width) if self.image is None else self.image
+            domain = Everywhere(shape=shape)
+        return pair_constants(self, domain, norm)
 
     def _found(self, shape: tuple[int, ...], norm: Literal["l2", "token"]) -> Bound:
         """The bound for all inputs of a shape."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from taut._base.attention_weight_limits import heaviest_column
-from taut._base.rounding import Numbers, down, hypotenuse, number, over, plus, root, times, up
+from taut._base.attention_weight_limits import heaviest_biased_column, heaviest_column
+from taut._base.rounding import Numbers, down, hypotenuse, number, over, plus, root, times
 from taut.networks.operations.attention_parameters import (
     AttentionConstants,
     AttentionInputs,
@@ -85,16 +86,12 @@ def _columns(
     energy, apart, nk, nv = sizes
     if not (np.isfinite(energy).all() and np.isfinite(apart).all()):
         return math.inf
-    cases, copies = _seen(x, y, float(apart.max()), mask, bias)
     power = times(energy.max(), energy.max())
     many = root(heads.group)
+    column = _heaviest(x, y, float(apart.max()), mask, bias)
 
     def heaviest(energy: Any, plain: float) -> float:
-        found = (
-            heaviest_column(seen, float(energy), osc, plain=plain, copies=copies)
-            for seen, osc in cases
-        )
-        return times(many, root(max(found)))
+        return times(many, root(column(float(energy), plain)))
 
     flat, keyed = heaviest(0.0, 1.0), heaviest(power, 0.0)
     share = over(nk, down(nv * known.ratio))
@@ -103,25 +100,19 @@ def _columns(
     return float(min(separate, times(joint, known.both, nv)))
 
 
-def _seen(
+def _heaviest(
     x: Region, y: Region, apart: float, mask: torch.Tensor | None, bias: torch.Tensor | None
-) -> tuple[list[tuple[Any, Numbers]], int]:
-    """What queries see and how far apart their scores can be, and how often each row occurs.
-
-    There is one case for each of the masks, (1 or heads, queries, keys). The scores of every head
-    are as far apart as those of the head whose bias is the widest.
-    """
-    if mask is None and bias is None:
-        return [(np.ones((1, y.tokens), dtype=bool), np.full(1, apart))], x.tokens
-    shape = (x.tokens, y.tokens)
-    masks = np.ones((1, *shape), dtype=bool) if mask is None else mask.cpu().numpy()
-    osc = np.full(x.tokens, apart)
-    if bias is None:
-        return [(seen, osc) for seen in masks], 1
-    values = bias.detach().double().reshape(-1, *bias.shape[-2:]).cpu().numpy()
-    cases = []
-    for seen in masks:
-        high = np.where(seen, values, -np.inf).max(axis=2)
-        low = np.where(seen, values, np.inf).min(axis=2)
-        cases.append((seen, plus(osc, up(high - low).max(axis=0))))
-    return cases, 1
+) -> Callable[[float, float], float]:
+    """The heaviest column of all heads, from an energy and what is counted without it."""
+    ones = np.ones((1, 1 if bias is None else x.tokens, y.tokens), dtype=bool)
+    masks = ones if mask is None else mask.cpu().numpy()
+    if bias is not None:
+        values = bias.detach().double().reshape(-1, *bias.shape[-2:]).cpu().numpy()
+        return lambda energy, plain: heaviest_biased_column(
+            values, masks, energy, apart, plain=plain
+        )
+    copies = x.tokens if mask is None else 1  # without a mask one row stands for all
+    return lambda energy, plain: max(
+        heaviest_column(seen, energy, np.full(len(seen), apart), plain=plain, copies=copies)
+        for seen in masks
+    )
