@@ -36,14 +36,14 @@ EXPERIMENTS = {  # of Nair 2025
     "theorem-2": Experiment("cosine attention, bounds and constants"),
     "corollary-1": Experiment("regularity of softmax", ("p",)),
     "theorem-3": Experiment("the double softmax contracts"),
-    # not of a paper: what a bound that training keeps is worth
+    # of Newhouse et al. 2025, and what a bound that training keeps is worth for images
+    "newhouse-2025": Experiment(
+        "transformers of characters trained under a bound", ("data", "limit")
+    ),
     "certified-vit": Experiment(
         "a vision transformer trained under a certificate", ("data", "limit")
     ),
 }
-EXPERIMENTS["newhouse-2025"] = Experiment(
-    "transformers of characters trained under a bound", ("data", "limit")
-)
 TRAININGS = {  # of Zhang et al. 2021: these take a task
     "translation": Experiment("transformers under orthogonality constraints, scored by BLEU"),
     "dialogue": Experiment("the same, scored by nine measures of replies"),
