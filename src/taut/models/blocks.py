@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from taut.models.architectures.expert_maps import expert_maps
 from taut.models.architectures.linear_map import LinearMap
 from taut.models.architectures.registry import find_attention, find_feed_forward, number_of_heads
 from taut.models.architectures.sequential_maps import sequential_maps
@@ -20,7 +21,7 @@ Only = str | Sequence[str] | None
 
 
 class Block(NamedTuple):
-    """The weights of one attention module or one feed-forward network.
+    """The weights of one attention module, one feed-forward network or one expert of a mixture.
 
     ``weights`` has the keys query, key, value and output, or (gate,) first and second. Queries,
     keys and values that are fused in an order that differs between models are query-key-value.
@@ -43,7 +44,8 @@ def find_blocks(model: nn.Module, only: Only = None) -> list[Block]:
     model
         Any model of ``torch.nn`` or Hugging Face, or one that uses their names: modules are
         recognised by their classes, or else by the names of their linear maps. A feed-forward
-        network beside attention may also be ``nn.Sequential(Linear, activation, Linear)``.
+        network beside attention may also be ``nn.Sequential(Linear, activation, Linear)``. Every
+        expert of a mixture is a block, such as ``layers.0.mlp.experts.3``; routers are left alone.
     only
         A pattern such as ``"encoder.*"``, or several; only blocks whose paths match are returned.
     """
@@ -58,6 +60,7 @@ def find_blocks(model: nn.Module, only: Only = None) -> list[Block]:
                 found.append(block)
         if sequential_maps(module) is not None and matches(path, only) and _beside(path, modules):
             found.append(_sequential(path, module, names))
+        found += _experts(path, module, names, only)
     if not found:
         what = f" that matches {only!r}" if only else ""
         raise ValueError(
@@ -76,7 +79,7 @@ def matches(path: str, only: Only) -> bool:
 def distinct_blocks(blocks: Sequence[Block]) -> list[Block]:
     """The blocks without those that share all their weights with an earlier one."""
     found = {
-        tuple((id(weight.parameter), weight.rows) for weight in block.weights.values()): block
+        tuple((id(w.parameter), w.expert, w.rows) for w in block.weights.values()): block
         for block in reversed(blocks)
     }
     return list(found.values())[::-1]
@@ -91,7 +94,10 @@ def chosen_blocks(model: nn.Module, only: Only, blocks: Sequence[Block] | None) 
     modules = dict(model.named_modules())
     own = {id(parameter) for parameter in model.parameters()}
     for block in blocks:
-        if block.path not in modules:
+        stacked = any(getattr(w, "expert", None) is not None for w in block.weights.values())
+        # an expert has no module of its own, but is one of those that a module holds
+        place = block.path.rpartition(".")[0] if stacked else block.path
+        if place not in modules:
             raise ValueError(f"the model has no module {block.path!r}")
         if block.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {block.kind!r}")
@@ -104,10 +110,20 @@ def chosen_blocks(model: nn.Module, only: Only, blocks: Sequence[Block] | None) 
                 )
             if id(weight.parameter) not in own:
                 raise ValueError(f"{weight} is not a parameter of this model")
-            size = weight.parameter.shape[1 if weight.transposed else 0]
+            _check_place(weight)
+            size = weight.parameter.shape[-1 if weight.transposed else -2]
             if weight.rows is not None and not 0 <= weight.rows[0] < weight.rows[1] <= size:
                 raise ValueError(f"{weight} has {size} rows")
     return list(blocks)
+
+
+def _check_place(weight: Weight) -> None:
+    """Refuse a weight that is no matrix: a stack, or an expert without one."""
+    shape = tuple(weight.parameter.shape)
+    if weight.expert is None and len(shape) != 2:
+        raise ValueError(f"{weight} has the shape {shape}, not that of a matrix; pass expert= too")
+    if weight.expert is not None and (len(shape) != 3 or not 0 <= weight.expert < shape[0]):
+        raise ValueError(f"{weight} is no matrix of a stack of the shape {shape}")
 
 
 def _attention(path: str, module: nn.Module, parent: Any, names: Names) -> Block | None:
@@ -133,6 +149,16 @@ def _sequential(path: str, module: nn.Module, names: Names) -> Block:
     return Block(path, "feed-forward", weights)
 
 
+def _experts(path: str, module: nn.Module, names: Names, only: Only) -> list[Block]:
+    found = []
+    for index, maps in enumerate(expert_maps(module)):
+        place = f"{path}.{index}" if path else str(index)
+        if matches(place, only):
+            weights = {role: weight_of(each, names) for role, each in maps.items()}
+            found.append(Block(place, "feed-forward", weights))
+    return found
+
+
 def _beside(path: str, modules: Mapping[str, nn.Module]) -> bool:
     """Whether attention stands beside a module, or beside what holds it, as in a transformer.
 
@@ -153,4 +179,6 @@ def weight_of(found: LinearMap, names: Names) -> Weight:
         )
     bias: Any = found.kept_bias
     name = names[id(parameter)]
-    return Weight(name, parameter, found.transposed, found.rows, bias, found.bias_rows)
+    return Weight(
+        name, parameter, found.transposed, found.rows, bias, found.bias_rows, found.expert
+    )

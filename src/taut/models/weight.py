@@ -1,4 +1,4 @@
-"""Weights as matrices (out, in), however a model keeps them: transposed, fused or sharded."""
+"""Weights as matrices (out, in), however a model keeps them: turned, fused, stacked, sharded."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class Weight(NamedTuple):
     rows: tuple[int, int] | None = None  # its part of a fused matrix (out, in)
     bias: nn.Parameter | None = None
     bias_rows: tuple[int, int] | None = None  # where only the biases are fused
+    expert: int | None = None  # its place in a stack of matrices, as experts are kept
 
     def matrix(self) -> torch.Tensor:
         """The matrix (out, in), whole on every process, with its gradient."""
@@ -44,6 +45,9 @@ class Weight(NamedTuple):
     @torch.no_grad()
     def replace(self, matrix: torch.Tensor) -> None:
         """Replace the matrix; matrices that are fused with it stay as they are."""
+        if not hasattr(self.parameter, "full_tensor"):
+            self._part(self.parameter).copy_(matrix)
+            return
         full = whole(self.parameter).detach().clone()
         self._part(full).copy_(matrix)
         self.parameter.copy_(like_shards(full, self.parameter))
@@ -55,17 +59,21 @@ class Weight(NamedTuple):
         if self.bias is not None:
             full = whole(self.bias).detach().clone()
             rows = self.bias_rows or self.rows
-            part = full if rows is None else full[slice(*rows)]
+            own = full if self.expert is None else full[self.expert]
+            part = own if rows is None else own[slice(*rows)]
             part.mul_(factors.to(full.dtype))
             self.bias.copy_(like_shards(full, self.bias))
 
     def _part(self, full: torch.Tensor) -> torch.Tensor:
-        found = full.mT if self.transposed else full
+        own = full if self.expert is None else full[self.expert]
+        found = own.mT if self.transposed else own
         return found if self.rows is None else found[slice(*self.rows)]
 
     def __str__(self) -> str:
-        part = "" if self.rows is None else f"[{self.rows[0]}:{self.rows[1]}]"
-        return f"{self.name}{part}"
+        index = [] if self.expert is None else [str(self.expert)]
+        rows = [] if self.rows is None else [f"{self.rows[0]}:{self.rows[1]}"]
+        part = ", ".join([*index, *rows])
+        return f"{self.name}[{part}]" if part else self.name
 
 
 def whole(parameter: torch.Tensor) -> torch.Tensor:
@@ -92,6 +100,7 @@ def joined_weights(weights: Iterable[Weight]) -> list[Weight]:
         if (
             last is not None
             and last.parameter is weight.parameter
+            and last.expert == weight.expert
             and last.rows is not None
             and weight.rows is not None
             and last.rows[1] == weight.rows[0]

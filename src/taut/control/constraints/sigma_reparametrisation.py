@@ -58,6 +58,7 @@ class SigmaReparametrisation(Constraint):
     ----------
     model
         Any model whose attention and feed-forward networks can be found. Fused maps count as one.
+        Experts that are kept as one stack of matrices are left as they are.
     tolerance
         By which share the largest singular value may exceed the gain where :meth:`verify` says that
         it holds.
@@ -94,7 +95,10 @@ class SigmaReparametrisation(Constraint):
             raise ValueError(f"tolerance must be a number of at least 0, got {tolerance!r}")
         self.tolerance = tolerance
         found = chosen_blocks(model, only, blocks)
-        names = dict.fromkeys(weight.name for block in found for weight in block.weights.values())
+        weights = [weight for block in found for weight in block.weights.values()]
+        names = dict.fromkeys(weight.name for weight in weights if weight.expert is None)
+        if not names:
+            raise ValueError("only stacks of experts were found, which cannot have gains")
         self._orders: dict[nn.Module, list[str]] = {}
         self._places = [(model.get_submodule(n.rpartition(".")[0]), n) for n in names]
         self._check_weights()

@@ -20,11 +20,13 @@ class LinearMap(NamedTuple):
     rows: Rows | None = None  # of the matrix (out, in), where several are fused
     bias_rows: Rows | None = None  # where only the biases are fused
     module: nn.Module | None = None  # what computes it; None for a bare matrix
+    expert: int | None = None  # its place in a stack of matrices
 
     @property
     def weight(self) -> torch.Tensor:
         """The matrix (out, in)."""
-        matrix = self.kept_weight.mT if self.transposed else self.kept_weight
+        own = self.kept_weight if self.expert is None else self.kept_weight[self.expert]
+        matrix = own.mT if self.transposed else own
         return matrix if self.rows is None else matrix[slice(*self.rows)]
 
     @property
