@@ -22,7 +22,9 @@ ALWAYS = {
 }  # fmt: skip
 # Each of these packages asks for PyTorch when it is imported, and the command line for typer and
 # rich (and tomli before Python 3.11); the text for rich's tables is made for the command line only.
-NEED_TORCH = ("models", "networks", "audit", "control", "reproduce/seq2seq")
+NEED_TORCH = (
+    "models", "networks", "audit", "control", "reproduce/seq2seq", "reproduce/lipschitz",
+)  # fmt: skip
 COMMAND_LINE = ("cli", "_base/terminal_text.py")
 # Reached with a model of transformers, a hook of accelerate or a tensor only, or after models were
 # loaded.

@@ -77,14 +77,14 @@ def test_json_of_compressed_files(folder):
         (["model", "--vnnlib", "safe.vnnlib"], "takes an ONNX file"),
         (["net.onnx", "--vnnlib", "classes.vnnlib"], "3 outputs, Y_0 to Y_2, and the network"),
         (["net.onnx", "--vnnlib", "safe.vnnlib", "--time-limit", "0"], "--time-limit"),
-        (["pool.onnx", "--vnnlib", "safe.vnnlib"], "MaxPool at node 'largest'"),
+        (["wave.onnx", "--vnnlib", "safe.vnnlib"], "Sin at node 'wave'"),
         (["net.onnx", "--inputs", "x.npy", "--counterexample", "c"], "need --vnnlib"),
     ],
 )
 def test_wrong_input_is_one_clear_line(arguments, words, folder):
     (folder / "classes.vnnlib").write_text("(declare-const Y_2 Real)" + PROPERTY.format(limit=1))
-    node = helper.make_node("MaxPool", ["x"], ["y"], "largest", kernel_shape=[1])
-    by_hand(folder / "pool.onnx", [node], ([1, 1, 2], [1, 1, 2]))
+    node = helper.make_node("Sin", ["x"], ["y"], "wave")
+    by_hand(folder / "wave.onnx", [node], ([1, 1, 2], [1, 1, 2]))
     done = taut("certify", *arguments, cwd=folder)
     assert done.returncode == 2
     assert words in done.stderr

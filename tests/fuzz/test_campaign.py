@@ -12,7 +12,7 @@ from fuzz.campaign import again, campaign, found
 from fuzz.case import Case, packed, unpacked
 from fuzz.table import page
 from fuzz.worker import Worker
-from taut._softmax.kernel import driver
+from taut._softmax.kernel import error
 from tests.helpers import softmax_oracle as oracle
 
 
@@ -41,7 +41,7 @@ def test_exact_constants_hold(tmp_path, monkeypatch):
 def test_sides_that_are_too_narrow_are_found(tmp_path, monkeypatch, capsys, allowed):
     """Less rounding error is allowed than there is: one learns, the other is found at once."""
     numpy_only(monkeypatch)
-    monkeypatch.setattr(driver, "ERROR", allowed)
+    monkeypatch.setattr(error, "ERROR", allowed)
     work = worker(tmp_path, "exact constants")
     for _ in range(60):
         work.run(60, rounds=1)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from taut._base.optional import needing
 from taut.control import LipschitzTransformer, WeightLimits
 from taut.networks import certified_predictions
 from taut.reproduce.lipschitz.digits import Digits, shifted
@@ -143,7 +144,8 @@ def _built(run: ImageRun) -> tuple[nn.Module, Callable[[], object]]:
 
 def _plain(layers: int) -> nn.Module:
     """An ordinary vision transformer of the same size."""
-    from transformers import ViTConfig, ViTForImageClassification
+    with needing("the ordinary network needs transformers", "hf"):
+        from transformers import ViTConfig, ViTForImageClassification
 
     channels, side, _ = SIZES["image"]
     settings: Any = ViTConfig  # whose keywords are not all declared

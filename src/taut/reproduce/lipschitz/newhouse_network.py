@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from torch import Tensor, nn
 
 from taut.networks import Heads, Interpreter, Region, register
@@ -120,10 +119,12 @@ def limit_for(target: float, layers: int) -> float:
     """The limit of all weights at which their formula gives a target."""
     names = ("query", "key", "value", "output", "first", "second")
 
-    def excess(most: float) -> float:
-        return math.log(_formula([dict.fromkeys(names, most)] * layers, most) / target)
-
-    return float(brentq(excess, 0.1, 50.0))
+    low, high = 0.0, 50.0
+    for _ in range(80):  # the formula grows with the limit
+        most = (low + high) / 2
+        small = _formula([dict.fromkeys(names, most)] * layers, most) <= target
+        low, high = (most, high) if small else (low, most)
+    return low
 
 
 def _rms(weight: Tensor) -> float:
