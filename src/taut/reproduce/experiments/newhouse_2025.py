@@ -54,8 +54,6 @@ def planned(options: Options) -> Iterator[TextRun]:
             yield from (TextRun(m, target, "muon", seed, steps, BATCH) for m in NAMES)
     yield from (TextRun(m, 1.0, "muon", options.seed, steps, BATCH) for m in NAMES)
     yield TextRun("taut", 2.0, "muon", options.seed, steps, BATCH, 50.0)
-    for target in (2.0, 100.0, None):
-        yield from (TextRun(m, target, "adamw", options.seed, steps, BATCH) for m in NAMES)
 
 
 def made(runs: Runs, exceeded: list[tuple[float, float]], options: Options) -> Result:
