@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import pickle
 import random
@@ -367,13 +368,17 @@ def test_a_call_inside_of_a_compiled_function_is_told():
 
 
 def test_a_model_inside_of_ddp(tmp_path):
-    distributed = torch.distributed
+    distributed, with_monitor = torch.distributed, None
     distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/x", rank=0, world_size=1)
     try:
         wrap = nn.parallel.DistributedDataParallel
         with_monitor = train(Own, tensors(4), True, prepare=wrap)
         same(with_monitor, train(Own, tensors(4), False, prepare=wrap))
     finally:
+        # A wrapped model that outlives its group takes the group's threads with it while Python's
+        # lock is held, and may wait for them for ever.
+        del with_monitor
+        gc.collect()
         distributed.destroy_process_group()
     assert len(with_monitor[2].history) == 2
     assert "taut/layer_00/entropy" in with_monitor[2].history[0].values
