@@ -374,14 +374,15 @@ def test_a_model_inside_of_ddp(tmp_path):
         wrap = nn.parallel.DistributedDataParallel
         with_monitor = train(Own, tensors(4), True, prepare=wrap)
         same(with_monitor, train(Own, tensors(4), False, prepare=wrap))
+        history = with_monitor[2].history
     finally:
         # A wrapped model that outlives its group takes the group's threads with it while Python's
         # lock is held, and may wait for them for ever.
         del with_monitor
         gc.collect()
         distributed.destroy_process_group()
-    assert len(with_monitor[2].history) == 2
-    assert "taut/layer_00/entropy" in with_monitor[2].history[0].values
+    assert len(history) == 2
+    assert "taut/layer_00/entropy" in history[0].values
 
 
 def state_of(model):
