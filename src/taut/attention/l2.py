@@ -72,7 +72,7 @@ def l2(
     >>> l2(np.eye(4), np.eye(4), n=16, form="kim")
     Bound(at most 13.0677, l2, all inputs, n = 16, every token sees itself; l2-kim)
     >>> l2(np.eye(4), np.eye(4), n=16, norm="token")
-    Bound(at most 3.26692, largest token l2, all inputs, n = 16, every token sees itself; ...)
+    Bound(at most 3.26693, largest token l2, all inputs, n = 16, every token sees itself; ...)
     """
     wq, wv = numbers(wq, name="wq"), numbers(wv, name="wv")
     count, n = whole_number(heads, name="heads", least=1), count_tokens(n, name="n")
