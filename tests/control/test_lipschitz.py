@@ -12,6 +12,8 @@ import taut
 from taut.control import LipschitzTransformer, WeightLimits, lipschitz_like
 from taut.networks import certify
 
+ATTENTION = ["dot_product", "cosine", "l2"]
+NORMS = ["centre", "rms", "layer"]
 SMALL = {"tokens": 4, "width": 8, "layers": 2, "heads": 2}
 
 
@@ -38,25 +40,53 @@ def shaken(model: LipschitzTransformer, size: float, seed: int = 0) -> Lipschitz
 
 @pytest.mark.parametrize(
     ("attention", "activation", "pool"),
-    list(itertools.product(["dot_product", "cosine"], ["gelu", "maxmin"], [None, "mean", "all"])),
+    list(itertools.product(ATTENTION, ["gelu", "maxmin"], [None, "mean", "all"])),
 )
 @pytest.mark.parametrize("size", [0.1, 10.0])
 def test_the_target_is_kept_whatever_the_weights_are(attention, activation, pool, size):
-    model = images(attention=attention, activation=activation, pool=pool or "mean")
-    model = model if pool else text(attention=attention, activation=activation)
+    options = {"attention": attention, "activation": activation, "sharpness": 0.4 + size / 10}
+    model = images(**options, pool=pool) if pool else text(**options)
     certificate = shaken(model, size).certificate()
     assert 0 < certificate.upper <= model.target * (1 + 1e-9)
     assert certificate.rounding == "proved"
 
 
-def test_the_certificate_is_that_of_certify():
-    model = shaken(text(), 1.0)
+@pytest.mark.parametrize(("attention", "norm"), list(itertools.product(ATTENTION, NORMS)))
+def test_the_target_is_kept_with_norm_layers(attention, norm):
+    """With attention and feed-forward networks alone, at their limits."""
+    options = {"attention": attention, "norm": norm, "activation": "maxmin"}
+    for model in (images(**options), text(**options)):
+        with torch.no_grad():
+            for block in model.blocks:
+                block.attention_share.fill_(1.0)
+        certificate = shaken(model, 0.0).certificate()
+        assert 0.1 < certificate.upper / model.target <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_the_budget_of_attention_is_its_constant(attention):
+    """With orthogonal maps, the certificate of attention is what its factor divides by."""
+    model = text(attention=attention, sharpness=0.8, heads=2)
+    layer = model.blocks[0].attention
+    ball = taut.Ball(layer.reach, shape=(4, 8))
+    found = certify(layer, ball, norm="token", measure=False).bound.upper[0]
+    assert found * model.budget.attention == pytest.approx(1.0, rel=1e-5)  # orthogonal in float32
+    model = images(attention=attention, sharpness=0.8)
+    layer = model.blocks[0].attention
+    ball = taut.Ball(layer.reach, shape=(4, 8))
+    found = certify(layer, ball, norm="l2", measure=False).bound.upper[0]
+    assert found <= float(layer.l2_constant().detach()) * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(("kind", "norm"), [("dot_product", None), ("l2", "layer")])
+def test_the_certificate_is_that_of_certify(kind, norm):
+    model = shaken(text(attention=kind, norm=norm), 1.0)
     found = certify(model, taut.Everywhere(shape=(4, 8)), norm="token", measure=False).bound
     assert model.certificate("token").upper == found.upper[0]
     assert model.certificate("token").theorem == found.theorem
     assert model.certificate().upper == pytest.approx(found.upper[0] * (8 / 6) ** 0.5, rel=1e-12)
     assert str(model.certificate().norm) == "largest token RMS"
-    model = shaken(images(), 1.0)
+    model = shaken(images(attention=kind, norm=norm), 1.0)
     both = [
         certify(model, taut.Everywhere(shape=(1, 4, 4)), norm=norm, measure=False).bound.upper[0]
         for norm in ("l2", "token")
@@ -65,10 +95,11 @@ def test_the_certificate_is_that_of_certify():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("kind", ["dot_product", "cosine"])
+@pytest.mark.parametrize("kind", ATTENTION)
 def test_no_input_moves_the_logits_farther(seed, kind):
     """Ascent over pairs of embeddings, in the largest token."""
-    model = shaken(text(attention=kind, sharpness=3.0), 3.0, seed)
+    norm = [None, *NORMS][seed]
+    model = shaken(text(attention=kind, norm=norm, sharpness=3.0), 3.0, seed)
     bound = model.certificate("token").upper
     x = (3 * torch.randn(32, 4, 8, dtype=torch.float64)).requires_grad_()
     d = torch.randn_like(x).requires_grad_()
@@ -156,6 +187,7 @@ def test_causal_models_do_not_look_ahead():
         (text, {"activation": "swish2"}, "activation must be one of"),
         (text, {"attention": "l3"}, "attention must be"),
         (text, {"pool": "max"}, "pool must be"),
+        (text, {"norm": "batch"}, "norm must be"),
         (text, {"sharpness": -1.0}, "sharpness"),
         (images, {"patch": 3}, "multiple of the patch"),
     ],

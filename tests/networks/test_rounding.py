@@ -90,16 +90,20 @@ def cosine_attention(x, heads, *, nu, scale, epsilon):
     return linear(np.concatenate(outputs, axis=-1), *heads.output)
 
 
-def distance_attention(x, heads):
+def distance_attention(x, heads, bias=None):
     """Heads one by one, by the distances of their queries."""
     root, outputs = mpmath.sqrt(heads.width), []
     u = linear(x, *heads.query)
     for h in range(heads.heads):
         own = np.split(u, heads.heads, axis=-1)[h]
         apart = ((own[:, None] - own[None]) ** 2).sum(axis=-1)
-        wq, wv = (np.split(exactly(part[0]), heads.heads)[h] for part in heads[:2])
-        values = own @ wq @ wv.T / root + np.split(exactly(heads.value[1]), heads.heads)[h]
-        outputs.append(softmax(-apart / root) @ values)
+        if heads.value is None:
+            scores, values = exactly(bias[h]) - mpmath.mpf(heads.scale) * apart, own
+        else:
+            wq, wv = (np.split(exactly(part[0]), heads.heads)[h] for part in heads[:2])
+            values = own @ wq @ wv.T / root + np.split(exactly(heads.value[1]), heads.heads)[h]
+            scores = -apart / root
+        outputs.append(softmax(scores) @ values)
     return linear(np.concatenate(outputs, axis=-1), *heads.output)
 
 
@@ -124,6 +128,7 @@ def operations(norm, seed):
     for centred in (True, False):
         found = run.normalise(here, gain, shift, 1e-5, centred=centred)
         yield "norm", found, normalised(z, gain, shift, 1e-5, centred=centred)
+    yield "centre", run.centre(here), z - z.mean(axis=-1, keepdims=True)
     yield "add", run.add(here, run.scale(here, gain)), z + z * exactly(gain)
     yield "shift", run.shift(here, random(TOKENS, WIDTH) * 0 + gain), z + exactly(gain)
     mean, variance = random(WIDTH, size=10.0), random(WIDTH).square()
@@ -160,6 +165,9 @@ def operations(norm, seed):
     yield "cosine attention", found, cosine_attention(w, heads, **options)
     distances = tt.DistanceHeads(parts[0], parts[2], parts[3], 3)
     yield "l2 attention", run.distance_attention(near, distances), distance_attention(w, distances)
+    tied = tt.DistanceHeads(parts[0], None, parts[3], 3, 0.3)
+    found = run.distance_attention(near, tied, bias=scores)
+    yield "l2 attention, tied", found, distance_attention(w, tied, scores)
 
 
 @pytest.mark.parametrize("norm", ["l2", "token"])

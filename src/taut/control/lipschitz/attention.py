@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from taut.control.lipschitz.budget import AttentionKind, attention_costs
 
 FIRST_SCORE = 6.0  # of the neighbour that a head begins with; the others have 0
 EPSILON = 1.0  # of cosine attention, beside the mean square of a query
@@ -32,13 +33,19 @@ class BoundedAttention(nn.Module):
     causal
         Whether tokens see only those before them.
     kind
-        ``"dot_product"``, or ``"cosine"``, which divides queries and keys by their lengths.
+        ``"dot_product"``; ``"cosine"``, which divides queries and keys by their lengths; or
+        ``"l2"``, whose scores fall with the squared distance of two queries (Kim et al. 2021) from
+        0 to −2·sharpness: queries are also keys and values, and there are no maps of these.
     places
         Whether the learnt number is one for each pair of places rather than for each distance, as
         suits images. The output is then divided by what the constant in l2 can be with these
         numbers (:meth:`l2_constant`), which training therefore keeps small by itself.
     """
 
+    query: nn.Parameter
+    key: nn.Parameter  # not of kind "l2", nor is the value
+    value: nn.Parameter
+    output: nn.Parameter
     distances: Tensor
 
     def __init__(
@@ -50,18 +57,19 @@ class BoundedAttention(nn.Module):
         sharpness: float,
         tokens: int,
         causal: bool,
-        kind: Literal["dot_product", "cosine"] = "dot_product",
+        kind: AttentionKind = "dot_product",
         places: bool = False,
     ) -> None:
         super().__init__()
         self.reach, self.sharpness, self.places = reach, sharpness, places
         self.width, self.heads, self.causal, self.kind = width, heads, causal, kind
         self.head_width = width // heads
-        # Queries and keys of dot products are at most ``reach`` long, those of cosines 1.
-        self.scale = sharpness / reach**2 if kind == "dot_product" else sharpness
-        self.query, self.key, self.value, self.output = (
-            nn.Parameter(torch.empty(width, width)) for _ in range(4)
-        )
+        # Queries and keys are at most ``reach`` long, those of cosines 1; −|q − k|²/2 is ⟨q, k⟩
+        # apart from their lengths.
+        each = {"dot_product": 1 / reach**2, "cosine": 1.0, "l2": 0.5 / reach**2}
+        self.scale = sharpness * each[kind]
+        for name in self.names:
+            setattr(self, name, nn.Parameter(torch.empty(width, width)))
         # Distances i − j from 0 on, or from 1 − tokens on where tokens see those after them.
         many = tokens * tokens if places else tokens if causal else 2 * tokens - 1
         self.position = nn.Parameter(torch.empty(heads, many))
@@ -69,14 +77,21 @@ class BoundedAttention(nn.Module):
         self.register_buffer("distances", where, persistent=False)
         self.reset_parameters()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of its maps."""
+        if self.kind == "l2":
+            return ("query", "output")
+        return ("query", "key", "value", "output")
+
     def reset_parameters(self) -> None:
         """Orthogonal maps; each head begins with a span of its own, from short to long.
 
         With numbers for each pair of places, each head begins with a neighbour of its own, at the
         same distance for all tokens and around the edges: no token is then seen by many.
         """
-        for weight in (self.query, self.key, self.value, self.output):
-            nn.init.orthogonal_(weight)
+        for name in self.names:
+            nn.init.orthogonal_(getattr(self, name))
         if self.places:
             with torch.no_grad():
                 self.position.copy_(_neighbours(self.heads, len(self.distances)).flatten(1))
@@ -99,15 +114,14 @@ class BoundedAttention(nn.Module):
         return torch.ones(tokens, tokens, dtype=torch.bool, device=self.position.device).tril()
 
     def l2_constant(self) -> Tensor:
-        """√κ(1 + c) + c, the constant in l2 with all maps at their limits (theorem attn-core).
+        """√k·keys + queries, the constant in l2 with all maps at their limits.
 
-        κ is the largest sum of a column of weights when the scores of tokens are within ±c, c being
-        the sharpness. Cosines move √H times as far in H heads, which counts outside the root. The
-        number is computed in the arithmetic of training: certificates do not rely on it, but find
-        the constant themselves.
+        k is the largest sum of a column of weights when the scores of tokens range over 2c, c being
+        the sharpness; :func:`attention_costs` has the rest. The number is computed in the
+        arithmetic of training: certificates do not rely on it, but find the constant themselves.
         """
         tokens, c = len(self.distances), self.sharpness
-        moved = c * math.sqrt(self.heads) if self.kind == "cosine" else c
+        keys, queries = attention_costs(self.kind, self.heads, c, in_tokens=False)
         term = self.positions(tokens)
         visible = self.visible(tokens)
         if visible is not None:
@@ -115,22 +129,28 @@ class BoundedAttention(nn.Module):
         weights = torch.softmax(term, dim=-1)
         # e^b/(e^b + e^{−2c}·others), with weights in place of e^b
         most = weights / (weights + math.exp(-2 * c) * (1 - weights))
-        return most.sum(dim=1).max().sqrt() * (1 + moved) + moved
+        return most.sum(dim=1).max().sqrt() * keys + queries
 
     def forward(self, x: Tensor) -> Tensor:
         """Attention of tokens (batch, tokens, width)."""
         batch, tokens, _ = x.shape
-        q, k, v = (
-            nn.functional.linear(x, w).reshape(batch, tokens, self.heads, -1).transpose(1, 2)
-            for w in (self.query, self.key, self.value)
-        )
+        parts = [
+            nn.functional.linear(x, getattr(self, name))
+            .reshape(batch, tokens, self.heads, -1)
+            .transpose(1, 2)
+            for name in self.names[:-1]
+        ]
+        q, k, v = parts if len(parts) == 3 else 3 * parts
         if self.kind == "cosine":
             q, k = (unit_length(part) for part in (q, k))
         term = self.positions(tokens)
         visible = self.visible(tokens)
         if visible is not None:
             term = term.masked_fill(~visible, -math.inf)
-        weights = torch.softmax(self.scale * (q @ k.mT) + term, dim=-1).to(v.dtype)
+        alike = q @ k.mT
+        if self.kind == "l2":  # −|q − k|² apart from |q|², which is the same for all keys
+            alike = 2 * alike - k.square().sum(dim=-1)[..., None, :]
+        weights = torch.softmax(self.scale * alike + term, dim=-1).to(v.dtype)
         seen = (weights @ v).transpose(1, 2).reshape(batch, tokens, self.width)
         return nn.functional.linear(seen, self.output)
 

@@ -9,10 +9,13 @@ from taut.control.lipschitz.activation import ACTIVATIONS
 from taut.control.lipschitz.attention import BoundedAttention
 from taut.control.lipschitz.budget import Budget
 from taut.control.lipschitz.embedding import TokenBall
+from taut.control.lipschitz.norm import NormKind, norm_layer
 
 
 class LipschitzBlock(nn.Module):
-    """x ← (1 − s)x + s·f(x) for attention and then for a feed-forward network, both 1-Lipschitz.
+    """x ← (1 − s)x + s·f(Nx) for attention and then for a feed-forward network, both 1-Lipschitz.
+
+    N is a norm layer that is 1-Lipschitz as well, or nothing.
 
     The shares s are learnt, between 0 and 1. For any of them the block is 1-Lipschitz in the
     largest token and leaves no token longer than the longest was. Where attention has numbers for
@@ -20,16 +23,24 @@ class LipschitzBlock(nn.Module):
     """
 
     def __init__(
-        self, attention: BoundedAttention, hidden: int, activation: str, budget: Budget
+        self,
+        attention: BoundedAttention,
+        hidden: int,
+        activation: str,
+        budget: Budget,
+        *,
+        reach: float,
+        norm: NormKind | None = None,
     ) -> None:
         super().__init__()
         width = attention.width
         self.attention = attention
+        self.norm = norm_layer(norm, width)
         self.first = nn.Parameter(torch.empty(hidden, width))
         self.second = nn.Parameter(torch.empty(width, hidden))
         # In l2, heads that look at different tokens can join their longest parts into a token that
         # is longer, which the factor does not allow for. The ball does, and so pays for biases.
-        self.ball = TokenBall(attention.reach) if attention.places else None
+        self.ball = TokenBall(reach) if attention.places else None
         self.bias = nn.Parameter(torch.zeros(hidden)) if attention.places else None
         self.activation = ACTIVATIONS[activation]()
         self.fixed_factor, self.mlp_factor = budget.attention, budget.mlp
@@ -53,8 +64,8 @@ class LipschitzBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Tokens (batch, tokens, width)."""
         s = self.attention_share
-        x = (1 - s) * x + s * self.attention_factor * self.attention(x)
+        x = (1 - s) * x + s * self.attention_factor * self.attention(self.norm(x))
         s = self.mlp_share
-        hidden = self.activation(nn.functional.linear(x, self.first, self.bias))
+        hidden = self.activation(nn.functional.linear(self.norm(x), self.first, self.bias))
         x = (1 - s) * x + s * self.mlp_factor * nn.functional.linear(hidden, self.second)
         return x if self.ball is None else self.ball(x)

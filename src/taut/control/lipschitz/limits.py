@@ -134,7 +134,7 @@ def limited_weights(model: LipschitzTransformer) -> list[LimitedWeight]:
     found = []
     for index, block in enumerate(model.blocks):
         attention, path = block.attention, f"blocks.{index}"
-        for name in ("query", "key", "value", "output"):
+        for name in attention.names:
             found.append(LimitedWeight(f"{path}.attention.{name}", getattr(attention, name), 1.0))
         grow = math.sqrt(block.first.shape[0] / block.first.shape[1])
         found.append(LimitedWeight(f"{path}.first", block.first, grow))

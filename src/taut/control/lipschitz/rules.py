@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from taut.control.lipschitz.activation import MaxMin
 from taut.control.lipschitz.attention import EPSILON, BoundedAttention
 from taut.control.lipschitz.block import LipschitzBlock
 from taut.control.lipschitz.embedding import PatchEmbedding, TokenBall
 from taut.control.lipschitz.features import Features
+from taut.control.lipschitz.norm import Centring
 from taut.control.lipschitz.transformer import LipschitzTransformer
-from taut.networks import HeadNorm, Heads, Interpreter, Region, register
+from taut.networks import DistanceHeads, HeadNorm, Heads, Interpreter, Region, register
 
 
 @register(MaxMin)
@@ -22,6 +24,12 @@ def _max_min(run: Interpreter, module: MaxMin, x: Region) -> Region:
 
 @register(BoundedAttention)
 def _attention(run: Interpreter, module: BoundedAttention, x: Region) -> Region:
+    mask, bias = module.visible(x.tokens), module.positions(x.tokens)
+    if module.kind == "l2":
+        distances = DistanceHeads(
+            (module.query, None), None, (module.output, None), module.heads, module.scale
+        )
+        return run.distance_attention(x, distances, mask=mask, bias=bias)
     norm = None
     if module.kind == "cosine":
         norm = HeadNorm(
@@ -38,24 +46,31 @@ def _attention(run: Interpreter, module: BoundedAttention, x: Region) -> Region:
         query_norm=norm,
         key_norm=norm,
     )
-    bias = module.positions(x.tokens)
-    return run.attention(x, heads, mask=module.visible(x.tokens), bias=bias)
+    return run.attention(x, heads, mask=mask, bias=bias)
+
+
+@register(Centring)
+def _centring(run: Interpreter, module: Centring, x: Region) -> Region:
+    return run.centre(x)
 
 
 @register(LipschitzBlock)
 def _block(run: Interpreter, module: LipschitzBlock, x: Region) -> Region:
     run.explain("averages", "chain", "averaged-mlp")
     share = float(module.attention_share)
-    y = run(module.attention, x, "attention")
+    y = run(module.attention, run(module.norm, x, "norm"), "attention")
     x = run.average(x, y, 1 - share, share * float(module.attention_factor))
     share = float(module.mlp_share)
     kept, passed = 1 - share, share * module.mlp_factor
     first, second = (module.first, module.bias), (module.second, None)
+    y = run(module.norm, x, "norm")
     if isinstance(module.activation, MaxMin):
-        y = run(module.activation, run.linear(x, *first, "first"), "activation")
+        y = run(module.activation, run.linear(y, *first, "first"), "activation")
         x = run.average(x, run.linear(y, *second, "second"), kept, passed)
-    else:
+    elif isinstance(module.norm, nn.Identity):
         x = run.averaged_mlp(x, first, module.activation, second, kept, passed)
+    else:
+        x = run.average(x, run.mlp(y, first, module.activation, second), kept, passed)
     return x if module.ball is None else run(module.ball, x, "ball")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,10 @@ from taut._base.rounding import Numbers, enlarged, times
 from taut.control.lipschitz.activation import ACTIVATIONS, MaxMin
 from taut.control.lipschitz.attention import BoundedAttention
 from taut.control.lipschitz.block import LipschitzBlock
-from taut.control.lipschitz.budget import divide
+from taut.control.lipschitz.budget import AttentionKind, divide
 from taut.control.lipschitz.embedding import PatchEmbedding, TokenBall, WordEmbedding
 from taut.control.lipschitz.features import pair_constants
+from taut.control.lipschitz.norm import NormKind, longest_after
 from taut.networks import certify, known_activation
 
 
@@ -46,7 +47,11 @@ class LipschitzTransformer(nn.Module):
     activation
         ``"gelu"``, ``"relu"``, ``"silu"`` or ``"maxmin"``.
     attention
-        ``"dot_product"`` or ``"cosine"``.
+        ``"dot_product"``, ``"cosine"`` or ``"l2"``, by distances.
+    norm
+        What tokens go through before attention and feed-forward networks: ``"centre"`` takes off
+        the mean of their entries, ``"rms"`` and ``"layer"`` are RMSNorm and LayerNorm with ε = 1,
+        with which their constant is 1, and without gains. None for nothing.
     causal
         Whether tokens see only those before them.
     pool
@@ -82,7 +87,8 @@ class LipschitzTransformer(nn.Module):
         hidden: int | None = None,
         sharpness: float = 1.0,
         activation: str = "gelu",
-        attention: Literal["dot_product", "cosine"] = "dot_product",
+        attention: AttentionKind = "dot_product",
+        norm: NormKind | None = None,
         causal: bool = False,
         pool: Literal["mean", "all"] | None = None,
         head: int | None = None,
@@ -95,8 +101,9 @@ class LipschitzTransformer(nn.Module):
             raise ValueError(f"width {width} is not a multiple of heads {heads}")
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}: {activation!r}")
-        if attention not in ("dot_product", "cosine"):
-            raise ValueError(f"attention must be dot_product or cosine, got {attention!r}")
+        if attention not in get_args(AttentionKind):
+            known = ", ".join(get_args(AttentionKind))
+            raise ValueError(f"attention must be one of {known}, got {attention!r}")
         if pool not in (None, "mean", "all"):
             raise ValueError(f"pool must be None, 'mean' or 'all', got {pool!r}")
         self.embedding, self.tokens, self.width, self.pool = embedding, tokens, width, pool
@@ -110,15 +117,18 @@ class LipschitzTransformer(nn.Module):
             slope=1.0 if isinstance(function, MaxMin) else known_activation(function).constant,
             kind=attention,
         )
+        reach = self.ball.reach
         self.blocks: Any = nn.ModuleList(  # which does not know the class of its members
             LipschitzBlock(
                 BoundedAttention(
-                    width, heads, reach=self.ball.reach, sharpness=sharpness, tokens=tokens,
-                    causal=causal, kind=attention, places=pool == "all",
+                    width, heads, reach=longest_after(norm, reach, width), sharpness=sharpness,
+                    tokens=tokens, causal=causal, kind=attention, places=pool == "all",
                 ),
                 4 * width if hidden is None else whole_number(hidden, name="hidden", least=1),
                 activation,
                 self.budget,
+                reach=reach,
+                norm=norm,
             )
             for _ in range(layers)
         )  # fmt: skip

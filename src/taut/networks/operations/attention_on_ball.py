@@ -88,19 +88,19 @@ def _columns(
         return math.inf
     power = times(energy.max(), energy.max())
     many = root(heads.group)
-    column = _heaviest(x, y, float(apart.max()), mask, bias)
+    column = heaviest(x, y, float(apart.max()), mask, bias)
 
-    def heaviest(energy: Any, plain: float) -> float:
+    def weighed(energy: Any, plain: float) -> float:
         return times(many, root(column(float(energy), plain)))
 
-    flat, keyed = heaviest(0.0, 1.0), heaviest(power, 0.0)
+    flat, keyed = weighed(0.0, 1.0), weighed(power, 0.0)
     share = over(nk, down(nv * known.ratio))
-    joint = heaviest(times(power, share, share), 1.0)
+    joint = weighed(times(power, share, share), 1.0)
     separate = plus(times(flat, known.value, nv), times(keyed, known.key, nk))
     return float(min(separate, times(joint, known.both, nv)))
 
 
-def _heaviest(
+def heaviest(
     x: Region, y: Region, apart: float, mask: torch.Tensor | None, bias: torch.Tensor | None
 ) -> Callable[[float, float], float]:
     """The heaviest column of all heads, from an energy and what is counted without it."""

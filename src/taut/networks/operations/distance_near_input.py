@@ -26,17 +26,22 @@ class DistanceCentre(NamedTuple):
     u: torch.Tensor  # centred: distances do not change
     squares: torch.Tensor  # of the distances, as computed
     seen: torch.Tensor  # 1 where a token sees another, else 0
+    scale: float  # α, from above
+    term: float  # no fixed term of a score is larger
 
 
-def distance_centre(u: torch.Tensor, seen: torch.Tensor | None) -> DistanceCentre:
+def distance_centre(
+    u: torch.Tensor, scale: float, seen: torch.Tensor | None, bias: torch.Tensor | None = None
+) -> DistanceCentre:
     """Weights of one head from u, (tokens, width); ``seen`` is True on its diagonal."""
     u = u - u.mean(dim=0)
     power = u.square().sum(dim=1)
     squares = (power[:, None] + power - 2 * (u @ u.mT)).clamp(min=0.0).fill_diagonal_(0.0)
-    scores = squares / -math.sqrt(u.shape[1])
+    scores = -scale * squares if bias is None else bias - scale * squares
+    term = 0.0 if bias is None else float(bias.abs().max())
     seen = torch.ones_like(squares, dtype=torch.bool) if seen is None else seen
     weights = torch.softmax(scores.masked_fill(~seen, -math.inf), dim=-1)
-    return DistanceCentre(weights, u, squares, seen.double())
+    return DistanceCentre(weights, u, squares, seen.double(), scale, term)
 
 
 def near_distances(found: DistanceCentre, near: float, norm: str) -> float:
@@ -51,15 +56,15 @@ def near_distances(found: DistanceCentre, near: float, norm: str) -> float:
 
     Rounding: centring u has moved it by EPS·|u|, which counts as a distance. A squared distance
     errs by γ_{w+4} of (|uᵢ| + |uⱼ|)² ≤ 4 max|u|², a score by α times that, and the logarithm of a
-    weight by twice as much and γ_{n+8} for the sum of the exponentials.
+    weight by twice as much, γ_{n+8} for the sum of the exponentials, and three units of the bias.
     """
-    weights, u, squares, seen = found
+    weights, u, squares, seen, scale, term = found
     n, w = u.shape
-    alpha = (1 + 2 * EPS) / math.sqrt(w)
+    alpha = scale * (1 + 2 * EPS)
     longest = float(u.norm(dim=1).max()) * (1 + (w + 8) * EPS)
     near = near + 2 * EPS * longest
     lost = 8 * (w + 8) * EPS * longest**2
-    slack = math.expm1(min(4 * (alpha * lost + (n + 16) * EPS), 700.0))
+    slack = math.expm1(min(4 * (alpha * lost + (n + 16 + 4 * term) * EPS), 700.0))
     far = (squares + lost).sqrt().fill_diagonal_(0.0)
     change = 4 * alpha * near * (far + near).fill_diagonal_(0.0) * (1 + 16 * EPS)
     fall = (weights * change).sum(dim=1, keepdim=True) * (1 + slack)

@@ -15,7 +15,19 @@ from taut.networks.weight_norms import host, largest, length
 
 
 class NormOperations(Setting):
-    """LayerNorm, RMSNorm and BatchNorm."""
+    """Centring, LayerNorm, RMSNorm and BatchNorm."""
+
+    def centre(self, x: Region, name: str | None = None) -> Region:
+        """Every token less the mean of its entries: a projection, which is 1-Lipschitz.
+
+        Rounding: a mean, whose error counts √d times, and a subtraction: γ_{d+2}|x|.
+        """
+        self.tokens_only(x)
+        self.leaf(name, "centre", 1.0, "projection onto a subspace", "nonexpansive")
+        centre = None
+        if x.centre is not None:
+            centre = x.centre - x.centre.mean(dim=-1, keepdim=True)
+        return x.moved(centre, 1.0, x.length, self.rounding(x, x.length, x.width + 3), x.width)
 
     def normalise(
         self,
@@ -50,9 +62,7 @@ class NormOperations(Setting):
             constant = np.minimum(constant, over(top, floor))
         where = "1/√ε" if x.centre is None else "1/√(var + ε)"
         self.leaf(name, "norm", constant, f"max|gain|·{where}", "norm-layer")
-        # No coordinate can be more than √d: x/√(mean x² + ε). And no more than the input allows.
-        unit = np.minimum(root(x.width), over(x.length, floor))
-        size = plus(times(top, unit), fixed)
+        size = plus(times(top, _longest_output(x.length, x.width, epsilon)), fixed)
         lost = plus(times(constant, x.length), times(2.0, size))
         return x.moved(centre, constant, size, self.rounding(x, lost, x.width + 8), x.width)
 
@@ -81,6 +91,17 @@ class FixedNorm(NamedTuple):
     factor: torch.Tensor
     mean: torch.Tensor
     shift: torch.Tensor
+
+
+def _longest_output(length: Numbers, width: int, epsilon: float) -> Numbers:
+    """R/√(R²/d + ε): x/√(|x|²/d + ε) grows with |x| ≤ R.
+
+    It is at most R/√ε and √d, which is all that is said of lengths whose squares would overflow.
+    """
+    simple = np.minimum(root(width), over(length, down(math.sqrt(epsilon))))
+    usual = np.clip(length, 1e-100, 1e100)
+    below = reduced(np.sqrt(usual * usual / width + epsilon), 8)
+    return np.where(length == usual, np.minimum(simple, over(usual, below)), simple)
 
 
 def _least_spread(x: Region, power: torch.Tensor) -> Numbers:

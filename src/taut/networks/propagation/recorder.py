@@ -124,6 +124,11 @@ class Recorder(Setting):
         cut = self.rearrange(x, patch_places(x.image, size), name)
         return self.linear(cut, weight.flatten(1), bias, name)
 
+    def centre(self, x: Node, name: str | None = None) -> Any:
+        """Every token less the mean of its entries."""
+        self.tokens_only(x)  # type: ignore[arg-type]
+        return self.keep(CentreNode(x), name)
+
     def normalise(
         self, x: Node, gain: torch.Tensor | None, shift: torch.Tensor | None, epsilon: float, *,
         centred: bool, name: str | None = None,
