@@ -189,13 +189,11 @@ class Recorder(Setting):
         """The sum of two nodes."""
         return self.keep(AddNode(x, y))
 
-    def into_ball(self, x: Node, reach: float, name: str | None = None) -> Any:
-        """Projections onto balls have no affine bounds yet."""
+    def by_constant(self, *_: Any, **__: Any) -> NoReturn:
+        """No affine bounds are known of these: their module is bounded by its constant."""
         raise RegionNeededError
 
-    def sort_pairs(self, x: Node, name: str | None = None) -> Any:
-        """Sorted pairs have no affine bounds yet."""
-        raise RegionNeededError
+    into_ball = sort_pairs = distance_attention = by_constant
 
     def first(self, x: Node, index: int = 0) -> Any:
         """One token alone."""
@@ -244,10 +242,6 @@ class Recorder(Setting):
         core = AttentionNode(q, k, v, heads.heads, heads.kv_heads, heads.scale, heads.softcap, term)
         o = self.keep(core, name)
         return o if heads.output is None else self.linear(o, *heads.output, name)
-
-    def distance_attention(self, *_: Any, **__: Any) -> NoReturn:
-        """L2 attention has no affine bounds: its module is bounded by its constant."""
-        raise RegionNeededError
 
     def _projected(
         self, x: Node, map_: Affine, heads: int, norm: HeadNorm | None, rotary: Rotary | None,
