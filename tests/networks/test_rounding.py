@@ -169,6 +169,28 @@ def operations(norm, seed):
     found = run.distance_attention(near, tied, bias=scores)
     yield "l2 attention, tied", found, distance_attention(w, tied, scores)
 
+    router, choices = random(5, WIDTH), [affine(7, WIDTH) for _ in range(5)]
+    for top, among in ((2, True), (2, False), (5, True)):
+        found = run.mixture(
+            near, router, lambda t, e: run.linear(t, *choices[e]), top=top, among_chosen=among
+        )
+        yield "mixture", found, mixture(w, router, choices, top, among)
+
+
+def mixture(x, router, experts, top, among_chosen):
+    """Tokens one by one."""
+    found = []
+    for token in x:
+        logits = exactly(router) @ token
+        chosen = sorted(range(len(logits)), key=lambda e: -logits[e])[:top]
+        read = chosen if among_chosen else list(range(len(logits)))
+        weights = softmax(np.array([logits[e] for e in read])[None])[0]
+        parts = [linear(token[None], *experts[e])[0] for e in chosen]
+        found.append(
+            sum(weights[read.index(e)] * part for e, part in zip(chosen, parts, strict=True))
+        )
+    return np.array(found)
+
 
 @pytest.mark.parametrize("norm", ["l2", "token"])
 @pytest.mark.parametrize("seed", range(8))

@@ -17,6 +17,7 @@ from taut.models.architectures.description import (
     AttentionDescription,
     LayerDescription,
 )
+from taut.models.architectures.expert_maps import expert_maps
 from taut.models.architectures.found_maps import AttentionMaps, FeedForwardMaps
 from taut.models.architectures.linear_map import LinearMap, at_path
 from taut.models.architectures.registry import (
@@ -131,6 +132,7 @@ __all__ = [
     "draw_seed",
     "embedded_data",
     "embedded_models",
+    "expert_maps",
     "file_stamp",
     "find_attention",
     "find_blocks",

@@ -12,12 +12,15 @@ from taut.networks.module_tree import ModuleNode
 from taut.networks.operations.attention import AttentionOperations
 from taut.networks.operations.averages import AverageOperations
 from taut.networks.operations.distance_attention import DistanceOperations
+from taut.networks.operations.mixture import MixtureOperations
 from taut.networks.operations.normalisation import NormOperations
 from taut.networks.region import Region
 from taut.networks.rule_register import MissingRuleError, find
 
 
-class Interpreter(NormOperations, AverageOperations, AttentionOperations, DistanceOperations):
+class Interpreter(
+    NormOperations, AverageOperations, AttentionOperations, DistanceOperations, MixtureOperations
+):
     """What a rule works with: children by their own rules, and the maps that modules are made of.
 
     Call it with a module and a region for what the module's own rule makes of the region.

@@ -131,6 +131,19 @@ NETWORKS = (
         "taut",
     ),
     Theorem(
+        "mixture",
+        _NETWORKS,
+        "Σ_{e∈S} p_e(x)E_e(x) is (max L_e + ½ℓ max‖w_a − w_b‖)-Lipschitz with p = softmax(Wx) over "
+        "the chosen experts S or over all, w_e the rows of W, L_e the constants of the experts and "
+        "‖E_e(x)‖ ≤ ℓ",
+        "where the experts S of each token do not change: within r of tokens whose logits differ "
+        "by more than ‖w_a − w_b‖r for all a in S and b outside; everywhere if S is all experts",
+        "the weights change by a covariance of outputs and logits",
+        "attained by two opposite constant experts of equal weight; with fewer experts than all, "
+        "the map jumps where logits are equal and has no constant on all inputs",
+        "taut",
+    ),
+    Theorem(
         "averaged-mlp",
         _NETWORKS,
         "x ↦ kx + pW₂φ(W₁x) with slopes of φ in [a, b] has L ≤ ‖kI + pcW₂W₁‖ + |p|h‖W₂‖‖W₁‖, "

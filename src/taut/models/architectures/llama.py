@@ -1,4 +1,4 @@
-"""Llama, Mistral, Qwen2 and Qwen3: rotary positions, grouped keys, gated feed-forward maps."""
+"""Llama, Mistral, Mixtral, Qwen2 and Qwen3: rotary positions, grouped keys, gated maps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ from taut.models.architectures.description import (
     hugging_face,
 )
 
-MODELS = (("llama", "Llama"), ("mistral", "Mistral"), ("qwen2", "Qwen2"), ("qwen3", "Qwen3"))
+MODELS = (
+    ("llama", "Llama"),
+    ("mistral", "Mistral"),
+    ("mixtral", "Mixtral"),
+    ("qwen2", "Qwen2"),
+    ("qwen2_moe", "Qwen2Moe"),
+    ("qwen3", "Qwen3"),
+    ("qwen3_moe", "Qwen3Moe"),
+)
+_WITH_MLP = tuple(model for model in MODELS if model[1] != "Mixtral")  # which has experts only
 
 LLAMA = Architecture(
     "llama",
@@ -34,7 +43,7 @@ LLAMA = Architecture(
     ),
     feed_forward=(
         FeedForwardDescription(
-            classes=hugging_face(MODELS, "MLP"),
+            classes=hugging_face(_WITH_MLP, "MLP"),
             gate="gate_proj",
             first="up_proj",
             second="down_proj",

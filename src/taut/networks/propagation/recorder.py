@@ -193,7 +193,7 @@ class Recorder(Setting):
         """No affine bounds are known of these: their module is bounded by its constant."""
         raise RegionNeededError
 
-    into_ball = sort_pairs = distance_attention = by_constant
+    into_ball = sort_pairs = distance_attention = mixture = by_constant
 
     def first(self, x: Node, index: int = 0) -> Any:
         """One token alone."""

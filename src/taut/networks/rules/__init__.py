@@ -12,6 +12,7 @@ from taut.networks.rules import (  # noqa: F401
     encoder_decoder,
     encoders,
     hugging_face,
+    mixtures,
     t5,
     torch_attention,
     torch_layers,

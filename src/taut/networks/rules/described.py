@@ -34,7 +34,7 @@ def described_heads(module: Any, parent: Any = None) -> Heads:
     if found is None or "query" not in found.maps:
         raise TypeError(f"this {type(module).__name__} does not keep its maps where its class does")
     query, key, value, output = (
-        _affine(found.maps[role]) for role in ("query", "key", "value", "output")
+        linear_affine(found.maps[role]) for role in ("query", "key", "value", "output")
     )
     query_norm, key_norm = _norms(found)
     return Heads(
@@ -43,7 +43,8 @@ def described_heads(module: Any, parent: Any = None) -> Heads:
     )  # fmt: skip
 
 
-def _affine(found: LinearMap) -> Affine:
+def linear_affine(found: LinearMap) -> Affine:
+    """Weight and bias of a map, which must be plainly linear."""
     if found.module is not None:
         affine(found.module)  # refuses what is not plainly linear
     return found.weight, found.bias
@@ -95,7 +96,7 @@ def bound_feed_forward(run: Interpreter, module: Any, x: Region) -> Region:
     if found is None:
         raise TypeError(f"this {type(module).__name__} does not keep its maps where its class does")
     steady(run, module, found.description.dropouts)
-    maps = {role: _affine(each) for role, each in found.maps.items()}
+    maps = {role: linear_affine(each) for role, each in found.maps.items()}
     label = found.description.label
     if "gate" in maps:
         gate, first, second = maps["gate"], maps["first"], maps["second"]
