@@ -133,8 +133,8 @@ def dialogue(  # arguments are read from the context, all alike
         str,
         typer.Option(
             metavar="FOLDER|NAME",
-            help="Folder of DailyDialog (its zip files, or the texts in them), or persona-chat "
-            "(from the Hub).",
+            help="Folder of DailyDialog (its zip files, or the texts in them), a file of "
+            "PersonaChat (train_self_original.txt, with personas), or persona-chat (from the Hub).",
         ),
     ] = "persona-chat",
     turns: Annotated[int, typer.Option(help="Number of turns of a dialogue before a reply.")] = 1,

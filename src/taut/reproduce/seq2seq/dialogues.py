@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from taut.reproduce.seq2seq.corpus import (
@@ -25,13 +25,23 @@ TURN = " <turn> "
 Dialogue = Sequence[str]
 
 
+def replies(dialogue: Dialogue, turns: int = 1) -> list[Pair]:
+    """Each turn but the first, with the turns before it."""
+    return [
+        (TURN.join(dialogue[max(0, at - turns) : at]), dialogue[at])
+        for at in range(1, len(dialogue))
+    ]
+
+
 def dialogue_corpus(
-    name: str, parts: Mapping[str, Iterable[Dialogue]], *, turns: int = 1, seed: int = 0
-) -> Corpus:
+    name: str, parts: Mapping[str, Iterable[Dialogue]], *, turns: int = 1, seed: int = 0,
+    pairs: Callable[[Dialogue, int], list[Pair]] = replies,
+) -> Corpus:  # fmt: skip
     """Pairs of context and reply, where the context is the last ``turns`` turns before a reply.
 
-    Parts that miss are split off from train by whole dialogues. Pairs that occur in a later part
-    too are taken from train, then from valid; the notes of the corpus say how many.
+    ``pairs`` makes them from a dialogue and a number of turns. Parts that miss are split off from
+    train by whole dialogues. Pairs that occur in a later part too are taken from train, then from
+    valid; the notes of the corpus say how many.
     """
     if turns < 1:
         raise ValueError(f"a reply needs at least one turn before it, not {turns}")
@@ -42,11 +52,11 @@ def dialogue_corpus(
             size = held_out_size(len(dialogues["train"]))
             dialogues["train"], dialogues[part] = _split(dialogues["train"], size, seed)
     found = {
-        part: [pair for dialogue in spoken for pair in replies(dialogue, turns)]
+        part: [pair for dialogue in spoken for pair in pairs(dialogue, turns)]
         for part, spoken in dialogues.items()
     }
     train, valid, test = (
-        tidied(pairs) if part in published else cleaned(pairs) for part, pairs in found.items()
+        tidied(made) if part in published else cleaned(made) for part, made in found.items()
     )
     if not (train and valid and test):
         counts = ", ".join(f"{len(found)} of {part}" for part, found in dialogues.items())
@@ -59,14 +69,6 @@ def dialogue_corpus(
         if len(was) > len(now)
     )
     return Corpus(name, "context", "reply", new_train, new_valid, test, notes, latest=True)
-
-
-def replies(dialogue: Dialogue, turns: int = 1) -> list[Pair]:
-    """Each turn but the first, with the turns before it."""
-    return [
-        (TURN.join(dialogue[max(0, at - turns) : at]), dialogue[at])
-        for at in range(1, len(dialogue))
-    ]
 
 
 def _split(
@@ -110,7 +112,7 @@ def daily_dialog(folder: str | Path, *, turns: int = 1) -> Corpus:
 
 
 def persona_chat(*, turns: int = 1, seed: int = 0, limit: int | None = None) -> Corpus:
-    """Persona-Chat from the Hub, without the personas: their lines are no part of a dialogue."""
+    """Persona-Chat from the Hub, without the personas; its text files have them, too."""
     rows = hub_rows("AlekseyKorshuk/persona-chat", "", limit=limit)
     parts = {part: [persona_dialogue(row) for row in found] for part, found in rows.items()}
     return dialogue_corpus("persona-chat", parts, turns=turns, seed=seed)

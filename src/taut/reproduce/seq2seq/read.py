@@ -12,6 +12,7 @@ from taut.reproduce.seq2seq.catalogs import catalog_corpus
 from taut.reproduce.seq2seq.corpus import Corpus
 from taut.reproduce.seq2seq.dialogues import daily_dialog, persona_chat
 from taut.reproduce.seq2seq.hub_data import SETS, hub_corpus
+from taut.reproduce.seq2seq.persona_files import persona_files
 
 CATALOGS = "catalogs"
 
@@ -63,15 +64,23 @@ def read_corpus(
 def read_dialogues(
     name: str, *, turns: int = 1, limit: int | None = None, held_out: int | None = None
 ) -> Corpus:
-    """Dialogues by name: ``"persona-chat"`` on the Hub, or a folder with DailyDialog.
+    """Dialogues by name: DailyDialog in a folder, files of PersonaChat, or ``"persona-chat"``.
 
-    Such a folder has ``train.zip``, ``validation.zip`` and ``test.zip``, or what is in them:
-    ``dialogues_train.txt`` and so on, a dialogue a line, with ``__eou__`` after each turn.
+    A folder of DailyDialog has ``train.zip``, ``validation.zip`` and ``test.zip``, or what is in
+    them: ``dialogues_train.txt`` and so on, a dialogue a line, with ``__eou__`` after each turn.
+    A file of PersonaChat, such as ``train_self_original.txt``, has the personas, which then open
+    every context; ``"persona-chat"`` on the Hub is read without them.
     """
     if name == "persona-chat":
         return _limited(persona_chat(turns=turns, limit=limit), limit, held_out)
-    if not Path(name).is_dir():
-        raise ValueError(f"no dialogues {name!r}: give a folder with DailyDialog, or persona-chat")
+    place = Path(name)
+    if not place.exists():
+        raise ValueError(
+            f"no dialogues {name!r}: give a folder with DailyDialog, a file of PersonaChat such as "
+            "train_self_original.txt, or persona-chat"
+        )
+    if place.is_file() or any(place.glob("train_*.txt*")):
+        return _limited(persona_files(place, turns=turns), limit, held_out)
     return _limited(daily_dialog(name, turns=turns), limit, held_out)
 
 
