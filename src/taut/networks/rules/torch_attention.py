@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from taut.networks.interpreter import Interpreter
 from taut.networks.operations.attention_parameters import Heads
 from taut.networks.region import Region
-from taut.networks.rule_register import register
+from taut.networks.rule_register import Call, register
 from taut.networks.rules.described import described_heads
 
 
@@ -31,17 +32,24 @@ def call_attention(module: Any, x: Any, *, context: Any = None, mask: Any = None
     return found if module.batch_first else found.transpose(0, 1)
 
 
-@register(nn.MultiheadAttention, call=call_attention)
-def _attention(
-    run: Interpreter,
-    module: nn.MultiheadAttention,
-    x: Region,
-    *,
-    context: Region | None = None,
-    mask: torch.Tensor | None = None,
-) -> Region:
-    run.steady(module, module.dropout)
-    return run.attention(x, heads_of(module), context=context, mask=mask)
+def multihead_rule(heads: Callable[[Any], Heads]) -> Call:
+    """The rule of modules that are called as torch's attention; ``heads`` reads their weights."""
+
+    def bound(
+        run: Interpreter,
+        module: Any,
+        x: Region,
+        *,
+        context: Region | None = None,
+        mask: torch.Tensor | None = None,
+    ) -> Region:
+        run.steady(module, module.dropout)
+        return run.attention(x, heads(module), context=context, mask=mask)
+
+    return bound
+
+
+register(nn.MultiheadAttention, call=call_attention)(multihead_rule(heads_of))
 
 
 def torch_mask(mask: torch.Tensor | None, module: Any, x: Any, y: Any) -> torch.Tensor | None:
