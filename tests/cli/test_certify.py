@@ -194,6 +194,28 @@ def test_a_model_with_a_bound_has_a_table_of_certified_accuracy(tmp_path):
     assert (done.returncode, "2 labels for 6 inputs" in done.stderr) == (2, True)
 
 
+def test_a_classifier_of_text_with_a_bound_has_one_too(tmp_path):
+    """The inputs are embeddings; distances are l2 over all tokens."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\nfrom taut.control import LipschitzTransformer\ndef net():\n"
+        "    torch.manual_seed(0)\n"
+        "    return LipschitzTransformer.of_text(9, outputs=3, tokens=4, width=8, layers=1,\n"
+        "        heads=2, target=1.0, attention='l2', norm='centre').double()\n"
+    )
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(3, 4, 8)))
+    (tmp_path / "labels.txt").write_text("0\n1\n2\n")
+    asked = ("mine:net", "--inputs", "x.npy", "--classify", "--local", "no", "--json")
+    done = run(*asked, "--labels", "labels.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["classes"]
+    radius, attack = (np.array(found["norms"]["l2"][key]) for key in ("radius", "attack"))
+    assert (radius > 0).all()
+    assert (radius <= attack).all()
+    right = np.array(found["predicted"]) == np.arange(3)
+    for at, share in found["norms"]["l2"]["shares"]:
+        assert share == (right & (radius >= at)).mean()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
