@@ -193,7 +193,7 @@ def test_ctrl_c_and_the_same_command_again(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(120, 5, 8)).astype("f4"))
     call = [sys.executable, "-m", "taut", "audit", "mine:model", "--data", "x.npy",
             "--batch-size", "2", "--epsilons", "", "--output-dir"]  # fmt: skip
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "SLOW": "0.05"}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "SLOW": "0.5"}
     expected = json.loads(taut(*call[3:], "a", "--json", cwd=tmp_path).stdout)
     (tmp_path / "batches").unlink()
     running = subprocess.Popen([*call, "b"], cwd=tmp_path, env=env, stderr=subprocess.PIPE,
