@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 # One stamp for each set of extras, so that nothing is installed twice.
 .venv/base: pyproject.toml constraints.txt
+	@echo "Setting up .venv, once. This takes some minutes; with PyTorch it needs 1.5 GB."
 	$(PYTHON) -m venv .venv
 	$(PIP) -e .
 	@touch $@

@@ -236,7 +236,9 @@ def test_quantiles_are_said_to_be_upper_ends(capsys, tmp_path, monkeypatch):
         assert found - 0.0025 <= exact <= found
     monkeypatch.setenv("COLUMNS", "140")
     show_record(record, 3)
-    assert "median ≤ (upper)" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "median ≤" in shown
+    assert "(upper)" in shown
     audit.write_report(record, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text()
     for words in ("5 % of rows ≤", "median ≤ (upper)", "95 % of rows ≤", "at most 0.0025 above"):

@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -251,3 +252,13 @@ def test_a_link_in_the_place_of_a_lock_is_not_followed(tmp_path):
     with pytest.raises(OSError, match=r"cannot write .*a\.lock"):
         take()
     assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_compared_records_have_short_names_where_these_differ():
+    from taut.cli.comparison_table import read_compared, short_names
+
+    plain, other = Path("a/gpt2-0123456789abcdef.json"), Path("a/gpt2-fedcba9876543210.json")
+    assert short_names([plain, Path("after.json")]) == ["gpt2", "after"]
+    assert short_names([plain, other]) == [plain.stem, other.stem]
+    with pytest.raises(ValueError, match="either files of records, or folders"):
+        read_compared([Path(), plain])

@@ -452,7 +452,12 @@ def test_cells_open_heads_the_map_shows_other_numbers_and_tables_are_sorted(reco
       cell.dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}));
       await wait();
       const second = shown();
-      cell.focus();
+      const kept = page.activeElement === cell;
+      page.querySelector(".panel:target").focus();
+      const inside = page.activeElement.id;
+      page.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", {key: "Escape", bubbles: true}));
+      const back = page.activeElement === cell;
       cell.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowUp", bubbles: true}));
       const focused = page.activeElement.getAttribute("href");
       const stops = [...page.querySelectorAll("#map a")].filter((a) => a.tabIndex === 0).length;
@@ -469,12 +474,14 @@ def test_cells_open_heads_the_map_shows_other_numbers_and_tables_are_sorted(reco
       head.querySelector("button").click();
       const down = read();
       head.querySelector("button").click();
-      return [first, second, focused, stops, map, down, read(), head.getAttribute("aria-sort")];
+      return [first, second, [kept, inside, back], focused, stops, map, down, read(),
+        head.getAttribute("aria-sort")];
     """)  # fmt: skip
-    first, second, focused, stops, (quantities, title, cells), down, up, state = found
+    first, second, keyboard, focused, stops, (quantities, title, cells), down, up, state = found
     row = record.ranked[0]
     assert first == [f"head-{row['layer'][2]}-{row['head']}"]
     assert second == ["head-1-2"]
+    assert keyboard == [True, "head-1-2", True]
     assert focused == "#head-0-2"
     assert stops == 1
     assert quantities == 11

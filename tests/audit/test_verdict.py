@@ -81,4 +81,4 @@ def test_the_terminal_begins_with_it(capsys):
 
     record = made(layers=1)
     show_record(record, 3)
-    assert audit.verdict(record) in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[1] == audit.verdict(record)

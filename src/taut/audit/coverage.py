@@ -36,10 +36,10 @@ def _few(record: Record) -> list[str]:
     only = sum(layer.state is layer.few for layer in record.layers)
     text = (
         f"{few:,} rows see fewer than {FEW_KEYS} keys. They are kept apart, because a row of two "
-        "keys reaches 1/2 as soon as both weigh the same."
+        "keys reaches ½ as soon as both weigh the same."
     )
     if only == len(record.layers):
-        return [f"All rows see fewer than {FEW_KEYS} keys: constants near 1/2 are nothing special."]
+        return [f"All rows see fewer than {FEW_KEYS} keys: constants near ½ are nothing special."]
     return [f"{text} {only} layers have no other rows." if only else text]
 
 

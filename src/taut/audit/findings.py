@@ -96,7 +96,7 @@ def _near(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     worst = max(chosen, key=lambda row: row["near"])
     return (
         f"{_of(chosen, rows, 'has most of its rows', 'have most of their rows')} within "
-        f"{1 - NEAR:.0%} of the limit 1/2 "
+        f"{1 - NEAR:.0%} of the limit ½ "
         f"({worst['layer']} head {worst['head']}: {worst['near']:.0%} of its rows): two keys share "
         "the weight, and small changes of their scores swap them."
     )
@@ -140,7 +140,7 @@ def _stuck(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
 
 def _uniform(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     said = _of(chosen, rows, "weighs", "weigh")
-    return f"{said} all keys alike (entropy above 95 % of its maximum)."
+    return f"{said} all keys alike (entropy above 95% of its maximum)."
 
 
 def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:

@@ -33,6 +33,11 @@ from taut.cli.record_form import RecordForm, is_first_process
 app = typer.Typer()
 USUAL = AuditSettings()  # the defaults stand there
 FOLDER = Path("taut-audit")
+EMBEDDED = (
+    "No model is given, so taut audits the two small GPT-2 models that come with it, on speeches "
+    "from plays that they were not trained on, and compares them. embedded-plain was trained as "
+    "usual, embedded-constrained with limits on its attention."
+)
 
 
 @app.command(
@@ -58,7 +63,7 @@ def audit(
             metavar="TEXT|FILE|FOLDER",
             help="Text, a text file (one sample a line), images or a folder of them, .wav files, "
             "tensors (.npy, .pt), a table (.jsonl, .csv, .parquet), or a data set on the "
-            "Hub (hf:name:configuration:split). Repeat the option for several of them.",
+            "Hub (hf:name:config:split). Repeat the option for several of them.",
         ),
     ] = None,
     column: Annotated[
@@ -154,7 +159,10 @@ def audit(
     config: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="TOML file with options.", callback=read_config, is_eager=True
+            metavar="FILE",
+            help='TOML file with options, written as here: data = "lines.txt".',
+            callback=read_config,
+            is_eager=True,
         ),
     ] = None,
     json: Annotated[
@@ -204,6 +212,8 @@ def _embedded(
 
     if settings.dtype == "auto":  # they are kept in half precision to be small
         settings = replace(settings, dtype="float32")
+    if not form.as_json and is_first_process():
+        say(EMBEDDED)
     files = []
     for label, place in embedded_models().items():
         samples: Any = data or embedded_data(settings.limit)

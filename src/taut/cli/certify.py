@@ -217,7 +217,8 @@ def _show(found: ModelCertificate, depth: int) -> None:
     show_radii(found)
     _show_words(found)
     _show_inputs(found)
-    table = Table("module", "bound (upper)", "share", "rule", title="Where the bound comes from")
+    title = "Where the bound comes from (shares of its logarithm)"
+    table = Table("module", "bound (upper)", "share", "rule", title=title)
     for column in table.columns[1:3]:
         column.justify = "right"
     for row in certificate.rows(depth):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -37,9 +38,16 @@ def read_compared(given: Sequence[Path]) -> Compared:
             "each step"
         )
     if not folders:
-        return Compared([file.stem for file in given], [Record.load(file) for file in given], [])
+        return Compared(short_names(given), [Record.load(file) for file in given], [])
     trainings = [read_training(folder) for folder in folders]
     return Compared([each.name for each in trainings], [each.last for each in trainings], trainings)
+
+
+def short_names(files: Sequence[Path]) -> list[str]:
+    """Names of files without the digits that `taut audit` gives them, where they still differ."""
+    names = [file.stem for file in files]
+    short = [re.sub("-[0-9a-f]{16}$", "", name) for name in names]
+    return short if len(set(short)) == len(set(names)) else names
 
 
 def show_comparison(
@@ -78,7 +86,7 @@ def _distributions(found: Comparison, names: Sequence[str], records: Sequence[Re
     from rich.table import Table
 
     table = Table("record", "heads", title="Mean constants of heads in l2: quantiles over heads")
-    for share in ("5 %", "25 %", "median", "75 %", "95 %"):
+    for share in ("5%", "25%", "median", "75%", "95%"):
         table.add_column(share, justify="right")
     for name, record, quantiles in zip(names, records, found.quantiles, strict=True):
         kind = record.columns["mean"].kind

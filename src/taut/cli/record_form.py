@@ -60,7 +60,7 @@ class RecordForm(NamedTuple):
         say(f"record: {file}")
         if record.shard is None:
             write_report(record, page := file.with_suffix(".html"))
-            say(f"report: {page}")
+            say(f"report: {page} (open it in a web browser)")
         else:
             say(f"When all {record.shard.total} shards are done: taut merge {file.parent}")
 

@@ -32,12 +32,12 @@ def show_record(record: Record, lines: int) -> None:
     if record.shard is not None:
         state = f" ({record.shard}{'' if record.shard.complete else ', partial'})"
     say(f"{record.model.get('name', 'model')}: {record.samples} samples{state}.")
+    say(verdict(record))
     made = made_sentence(record.made)
     for line in (*data_sentences(record.data), made, *coverage_sentences(record)):
         if line:
             say(line)
-    say(verdict(record))
-    say("Softmax is 1/2-Lipschitz in every l_p norm: no row has a larger constant.")
+    say("Softmax is ½-Lipschitz in every l_p norm: no row has a larger constant.")
     full = [layer.name for layer in record.layers]
     names = dict(zip(full, short_layer_names(full), strict=True))
     if layer_pattern(full):
@@ -135,7 +135,7 @@ def _grid(record: Record) -> Any:
 
     grids = [layer.grid for layer in record.layers if layer.grid is not None]
     rows = sum(grid.rows for grid in grids)
-    title = f"Empirical constants of {rows} rows: random / worst directions (measured: lower)"
+    title = f"Empirical constants of {rows} rows: random / worst directions (lower)"
     table = Table("step", title=title)
     first = grids[0]
     for p in first.norms:
@@ -147,7 +147,7 @@ def _grid(record: Record) -> Any:
             texts.append(" / ".join(number_text(value, ".3f", "lower") for value in most))
         table.add_row(f"{epsilon:g}", *texts)
     upper = [max(g.upper[j] for g in grids) for j in range(len(first.norms))]
-    table.add_row("local (upper)", *(number_text(value, ".3f", "upper") for value in upper))
+    table.add_row("local ≤", *(number_text(value, ".3f", "upper") for value in upper))
     return table
 
 
@@ -158,11 +158,13 @@ def _heads(record: Record, names: dict[str, str], lines: int) -> Any:
     shown = ["mean", "median_upper", "largest"]
     shown += ["kl_scores"] if record.has_consequence else []
     kinds = [columns[name] for name in shown]
-    headings = [c.words if c.kind == "exact" else c.heading for c in kinds]
+    # What a column is stands below its name: tokens need the width.
+    headings = [c.words if c.kind == "exact" else f"{c.words}\n({c.kind})" for c in kinds]
     title = f"The most sensitive heads, {record.ranking}; constants in l2, {_KINDS}"
     table = Table("layer", "head", *headings, "where", title=title)
     for row in [row for row in record.ranked if row["rows"]][:lines]:
-        where = f"sample {row['sample']}, query {row['query']} {shortened(row['token'], 40)}"
+        token = f" “{shortened(row['token'], 40)}”" if row["token"] else ""
+        where = f"sample {row['sample']}, query {row['query']}{token}"
         texts = [columns[name].text(row[name]) for name in shown]
         table.add_row(*cells(names[row["layer"]], str(row["head"]), *texts, where))
     return table

@@ -72,7 +72,7 @@ def experiment(
         Path, typer.Option(metavar="FOLDER", help="Folder for records, pages and figures.")
     ] = USUAL.folder,
 ) -> None:
-    """Run an experiment of "Softmax is 1/2-Lipschitz" (Nair 2025), or certified-vit.
+    """Run an experiment of Nair (2025) or Newhouse et al. (2025), or certified-vit.
 
     Writes a JSON record, a Markdown page and a figure (SVG and PNG). The
     same command continues a long run that was stopped. Exits with 0 on
@@ -91,15 +91,20 @@ def experiment(
     raise typer.Exit(0 if complete else 1)
 
 
+def _sentence(summary: str) -> str:
+    return f"{summary[0].upper()}{summary[1:]}."
+
+
 for _name, _experiment in EXPERIMENTS.items():
     _typed = f"taut reproduce {_name}"
     _shown = examples(f"{_typed} --quick", f"{_typed} --output-dir results")
-    _command = app.command(_name, cls=Command, short_help=_experiment.summary, epilog=_shown)
+    _short = _sentence(_experiment.summary)
+    _command = app.command(_name, cls=Command, short_help=_short, epilog=_shown)
     _command(experiment)
 app.command(
     "all",
     cls=Command,
-    short_help="all of the above",
+    short_help="All of the above.",
     epilog=examples("taut reproduce all --quick", "taut reproduce all --data figure-1=images/"),
 )(experiment)
 app.add_typer(reproduce_training.app)  # without a name: its commands are ours

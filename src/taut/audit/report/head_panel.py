@@ -18,7 +18,7 @@ from taut.audit.report.row_text import (
     token_shown,
     weight_text,
 )
-from taut.audit.report.svg_small import draw_groups, draw_histogram, summary_of
+from taut.audit.report.svg_small import GroupMean, draw_groups, draw_histogram, summary_of
 from taut.audit.report.tables import bars, layer_name
 
 if TYPE_CHECKING:
@@ -108,7 +108,12 @@ def _groups(layer: LayerRecord, head: int) -> list[tuple[str, str]]:
     causal = [each.mean for each in keys if not each.apart] == [each.mean for each in queries]
     if len(queries) > 1 and not causal:
         found.append(("Mean constant by position of the query", queries))
-    return [(caption, draw_groups(groups, caption)) for caption, groups in found]
+    return [(caption, draw_groups(groups, _said(caption, groups))) for caption, groups in found]
+
+
+def _said(caption: str, groups: Sequence[GroupMean]) -> str:
+    """The bars in words, for those who do not see them."""
+    return f"{caption}: {', '.join(f'{each.mean:.2f} for {each.name}' for each in groups)}"
 
 
 def _shown(record: Record, layer: LayerRecord, row: Mapping[str, Any]) -> ShownRow | None:

@@ -47,10 +47,13 @@
     const at = new Map(links.map((link) => [Number(link.dataset.cell), link]));
     const stop = (link) => links.forEach((each) =>
       each.setAttribute("tabindex", each === link ? "0" : "-1"));
+    // Opening a panel takes the focus with it. Beside the map it comes back, so that arrows go on.
     const open = (link) => {
       const top = scrollY;
       location.hash = link.getAttribute("href");
-      if (wide()) scrollTo(scrollX, top);
+      if (!wide()) return;
+      scrollTo(scrollX, top);
+      link.focus({ preventScroll: true });
     };
     const current = () => {
       const panel = document.querySelector(".panel:target") || document.querySelector(".panel");
@@ -81,6 +84,13 @@
       });
     });
     addEventListener("hashchange", current);
+    addEventListener("keydown", (event) => {
+      const inside = document.activeElement.closest(".panel");
+      const back = map.querySelector("a.current");
+      if (event.key !== "Escape" || !inside || !back) return;
+      stop(back);
+      back.focus();
+    });
     current();
   }
 

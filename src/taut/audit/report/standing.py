@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from taut.audit.record import Record
 
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
-LEFT, WIDE, LINE, LONGEST = 150.0, 290.0, 28.0, 22
+LEFT, WIDE, LINE, LONGEST = 170.0, 290.0, 28.0, 22
 
 
 class Strip(NamedTuple):

@@ -17,10 +17,10 @@ CHANGE_DARK = ("#7cb8f2", "#2f5f8f", "#262c33", "#8f5a1f", "#f0a24e")
 def style() -> str:
     """The rules that all figures share, in light and dark."""
     light = _steps("d", CHANGE_LIGHT) + _rules(
-        LIGHT, ink="#24292f", faint="#8c959f", bar="#2f74b3", limit="#b42318"
+        LIGHT, ink="#24292f", faint="#656d76", bar="#2f74b3", limit="#b42318"
     )
     dark = _steps("d", CHANGE_DARK) + _rules(
-        DARK, ink="#e3e7eb", faint="#737d88", bar="#6fb1ea", limit="#ff8f80"
+        DARK, ink="#e3e7eb", faint="#8b949e", bar="#6fb1ea", limit="#ff8f80"
     )
     light += _curves("#2f74b3", "#b35900", "#1a7f4b", "#7d4cb8")
     dark += _curves("#6fb1ea", "#e8a456", "#5fc78f", "#bd96ea")
