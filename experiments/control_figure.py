@@ -18,7 +18,7 @@ PARTS = ("AM", "LA", "LF")
 def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
     colour = alt.Color(
         "method:N", sort=ORDER, title=None, scale=alt.Scale(domain=ORDER, range=COLOURS),
-        legend=alt.Legend(symbolOpacity=1, symbolType="square"),
+        legend=alt.Legend(symbolOpacity=1, symbolType="square", orient="bottom"),
     )  # fmt: skip
     curves = [
         {"method": run["method"], "step": at["step"], "loss": at["loss"],
@@ -31,15 +31,18 @@ def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
     ]  # fmt: skip
     step = alt.X("step:Q", title="step")
 
-    def lines(field: str, title: str, **scale: Any) -> alt.LayerChart:
+    def lines(
+        field: str, title: str, ticks: list[int] | None = None, **scale: Any
+    ) -> alt.LayerChart:
+        axis = alt.Axis() if ticks is None else alt.Axis(values=ticks)
         base = alt.Chart(alt.Data(values=curves)).encode(x=step, color=colour)
         seeds = base.mark_area(opacity=0.2).encode(
-            y=alt.Y(f"min({field}):Q", title=title, scale=alt.Scale(**scale)),
+            y=alt.Y(f"min({field}):Q", title=title, scale=alt.Scale(**scale), axis=axis),
             y2=f"max({field}):Q",
         )
         return (
             seeds + base.mark_line().encode(y=alt.Y(f"mean({field}):Q", title=title))
-        ).properties(width=260, height=220)
+        ).properties(width=215, height=200)
 
     dots = (
         alt.Chart(alt.Data(values=heads))
@@ -51,11 +54,18 @@ def figure(runs: list[dict[str, Any]]) -> alt.HConcatChart:
             y=alt.Y("method:N", sort=ORDER, title=None),
             color=colour,
         )
-        .properties(width=260, height=220)
+        .properties(width=215, height=200)
     )
     return alt.hconcat(
         lines("loss", "training loss, nats a token", zero=False),
-        lines("penalty", "AM + LA + LF", type="log", domain=[500, 4000]),
+        lines(
+            "penalty",
+            "AM + LA + LF",
+            [500, 1000, 2000, 4000],
+            type="log",
+            nice=False,
+            domain=[500, 4000],
+        ),
         dots,
     ).configure(font="sans-serif")
 

@@ -25,6 +25,7 @@ CHUNK = re.compile(r"\s+|(?<=[)\]½α-ω])-[A-Za-z]{4,}|(?:(?!(?<=[)\]½α-ω])-
 END = ".,;:?!"
 LETTER = re.compile("[A-Za-z]|([Wb][qkvo])+")
 ARTICLES = ("a", "A", "I")
+ARROWS = ("→", "←", "↔")  # alone they stand between words: de → en
 
 
 def find_formulas(text: str, *, letters: bool = False) -> list[tuple[bool, str]]:
@@ -41,7 +42,7 @@ def find_formulas(text: str, *, letters: bool = False) -> list[tuple[bool, str]]
             before, formula, after = _trimmed(part)
             strong = any(c in STRONG or c in GREEK for c in formula)
             lone = letters and bool(LETTER.fullmatch(formula)) and formula not in ARTICLES
-            if formula and (strong or lone):
+            if formula and (strong or lone) and formula not in ARROWS:
                 _add(found, False, before)
                 _add(found, True, formula)
                 _add(found, False, after)
@@ -169,6 +170,7 @@ ENGLISH = {
     "key",
     "variance",
     "temperature",
+    "cap",
 }
 SHORT_WORDS = {"As", "In", "If", "It", "Is", "At", "By", "On", "Or", "To", "We", "So", "No", "Of",
                "An", "Do", "Up", "Be"}  # fmt: skip

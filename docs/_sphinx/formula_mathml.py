@@ -76,7 +76,9 @@ WORDS = {
     "key",
     "variance",
     "temperature",
+    "cap",
 }
+LONG = 24  # characters of a formula that may be broken
 TOKEN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[-−+]?\d+)?|[A-Za-z]+|\s+|.", re.DOTALL)
 
 
@@ -90,6 +92,26 @@ def mathml(formula: str, *, block: bool = False) -> str:
     inside = reader.row("")
     display = ' display="block"' if block else ""
     return f"<math{display}><mrow>{inside}</mrow></math>"
+
+
+def lines(formula: str) -> list[str]:
+    """A formula as several ``<math>``: a long one can go on in the next line before =, ≤, + and −.
+
+    Browsers break no formula by themselves. Nothing inside of brackets, bars or roots is parted.
+    """
+    reader = _Reader(formula)
+    parts: list[list[str]] = [[]]
+    long = len(formula) > LONG
+    while reader.next:
+        token, inside = reader.next, bool(reader.bars)
+        item = reader.scripted()
+        if token in RELATIONS and not any(parts):  # ≤ 1 begins where the text does
+            item = item.replace("<mo", '<mo lspace="0"', 1)
+        elif long and token in RELATIONS + "+−-" and not inside and len("".join(parts[-1])) > 30:
+            item = item.replace("<mo", '<mo form="infix"', 1)
+            parts.append([])
+        parts[-1].append(item)
+    return [f"<math><mrow>{''.join(part)}</mrow></math>" for part in parts]
 
 
 class _Reader:
@@ -177,7 +199,11 @@ class _Reader:
             word = self.take()  # one letter below or above, and the others beside it
             self.tokens.insert(self.place, word[1:])
             return f"{sign}<mi>{word[0]}</mi>"
-        return sign + self.atom()
+        found = self.atom()
+        if self.next == "′":  # in ‖A‖_p′ the prime is p's: the dual exponent
+            self.take()
+            found = f"<msup>{found}<mo>′</mo></msup>"
+        return sign + found
 
     def atom(self) -> str:
         """One symbol, number, word, root or group in brackets."""

@@ -8,11 +8,12 @@ build: formulas that cannot be read, underscores that Markdown took for italics,
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import Any
 
 from docutils import nodes
 from find_formulas import find_formulas
-from formula_mathml import FormulaError, mathml
+from formula_mathml import FormulaError, lines, mathml
 from sphinx import addnodes
 from sphinx.util import logging
 
@@ -26,6 +27,10 @@ TEX = re.compile(r"\\[a-zA-Z]{2,}|\$[^$\s][^$]*\$")
 SYMBOLS = re.compile("[=‖^{}√Σ∞≤≥]|_[a-z0-9{]")
 WORD = re.compile("[A-Za-z]{4,}")
 # Pages on which a single letter is a variable.
+# What stays in the line of the formula before it, and signs that stay in that of their number.
+TAIL = re.compile(r"[,.;:)\]’?!]+|\s?%|-[a-zA-Z]+")
+LONGEST = 22  # characters of a formula that fit on a telephone
+PERCENT = re.compile(r"(?<=\d) (?=%)")
 PROOFS = re.compile(r"proofs|theory|tight|consequence|glossary$")
 
 
@@ -49,20 +54,26 @@ def typeset(app: Any, doctree: Any) -> None:
 
 
 def _replace(text: Any, letters: bool) -> None:
-    parts = find_formulas(text.astext(), letters=letters)
+    said = PERCENT.sub("\u00a0", text.astext())
+    parts = find_formulas(said, letters=letters)
     if not any(is_formula for is_formula, _ in parts):
+        if said != text:
+            text.parent.replace(text, nodes.Text(said))
         return
     paragraph = text.parent
     alone = isinstance(paragraph, nodes.paragraph) and len(paragraph) == 1
     alone = alone and not isinstance(paragraph.parent, nodes.entry)  # a cell is no line of its own
     block = alone and len([p for p in parts if p[0]]) >= 1 and _only_symbols(parts)
     made: list[Any] = []
-    for is_formula, part in parts:
+    for place, (is_formula, part) in enumerate(parts):
         if not is_formula:
-            made.append(nodes.Text(part))
+            held = TAIL.match(part) if place and parts[place - 1][0] else None
+            made.append(nodes.Text(part[held.end() :] if held else part))
             continue
+        after = parts[place + 1][1] if place + 1 < len(parts) else ""
+        tail = found[0] if (found := TAIL.match(after)) else ""
         try:
-            node = formula(part, part, block=block, mathml=mathml(part, block=block))
+            node = formula(part + tail, part + tail, block=block, mathml=_inline(part, tail))
         except FormulaError as error:
             _warn(str(error), text)
             node = nodes.Text(part)
@@ -79,6 +90,17 @@ def _replace(text: Any, letters: bool) -> None:
         xml = f'<math display="block"><mrow>{rows}{tail}</mrow></math>'
         made = [formula(whole, whole, block=True, mathml=xml)]
     text.parent.replace(text, made)
+
+
+def _inline(part: str, tail: str) -> str:
+    """A formula in a sentence: it may be broken, but not before the punctuation behind it."""
+    pieces = lines(part)
+    for place, piece in enumerate(pieces):
+        if len(re.sub("<.*?>", "", piece)) > LONGEST:
+            pieces[place] = f'<span class="long">{piece}</span>'
+    if tail:
+        pieces[-1] = f'<span class="whole">{pieces[-1]}{escape(tail)}</span>'
+    return "<wbr>".join(pieces)
 
 
 def _only_symbols(parts: list[tuple[bool, str]]) -> bool:

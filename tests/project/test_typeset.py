@@ -30,6 +30,7 @@ def formulas(text: str, **options: bool) -> list[str]:
         ("at most δᵀMε ≤ max(δᵀMδ, εᵀMε), and", ["δᵀMε ≤ max(δᵀMδ, εᵀMε)"]),
         ("gᵢ = αq (αRq under rotations)", ["gᵢ = αq", "αRq"]),
         ("is 1/√(s² + ε)-Lipschitz there", ["1/√(s² + ε)"]),
+        ("from de → en, where 1 → 2", ["1 → 2"]),
         ("The file record_json.py has 4,096 lines, a lot.", []),
         ("two-class case of self-attention, l2 and 8 of 10", []),
         ("With a = ‖G‖ and a larger one", ["a = ‖G‖"]),
@@ -53,6 +54,7 @@ def test_single_letters_are_variables_on_pages_of_proofs():
         ("x^αₖ", ["<msup><mi>x</mi><mrow><msub><mrow><mi>α</mi>", "<mi>k</mi></mrow></msub>"]),
         ("½", ["<mfrac><mn>1</mn><mn>2</mn></mfrac>"]),
         ("Wq x", ["<msub><mi>W</mi><mi>q</mi></msub>"]),
+        ("‖A‖_p′", ["<mrow><msup><mi>p</mi><mo>′</mo></msup></mrow>"]),
         ("A_ij", ["<msub><mi>A</mi><mrow><mi>i</mi><mi>j</mi></mrow></msub>"]),
         ("‖v̄‖", ['form="prefix"', "<mover", 'form="postfix"']),
         ("a < b & c", None),
@@ -68,6 +70,19 @@ def test_formulas_become_mathml(formula, parts):
     for part in parts:
         assert part in made
     assert len(re.findall(r"<m\w+", made)) == len(re.findall(r"</m\w+>", made))
+
+
+def test_long_formulas_can_be_broken():
+    """Before relations and sums, never inside of brackets and bars, and nothing is lost."""
+    formula = "(a + b)² − ‖c + d‖ ≤ ‖aᵢ‖‖bᵢ‖ + √(c + d)"
+    pieces = formula_mathml.lines(formula)
+    plain = [re.sub("<.*?>", "", piece) for piece in pieces]
+    assert plain == ["(a+b)2", "−‖c+d‖", "≤‖ai‖‖bi‖", "+c+d"]
+    assert all('<mo form="infix"' in piece for piece in pieces[1:])
+    whole = re.sub("<.*?>", "", formula_mathml.mathml(formula))
+    assert "".join(plain) == whole
+    assert len(formula_mathml.lines("n = 2 + 3")) == 1
+    assert 'lspace="0"' in formula_mathml.lines("≤ 1")[0]
 
 
 @pytest.mark.parametrize("formula", ["(1 − x", "x^", "√", "‖x⟩", "{1"])

@@ -71,9 +71,11 @@ def test_the_page_keeps_every_run_and_draws_every_seed():
         ["base", "2", "22.00"], ["VAR-I, 1e-06", "0", "21.00"],
     ]  # fmt: skip
     losses, by_strength, scattered = result.plots
-    drawn = {curve.name: curve for curve in losses.curves}
-    assert drawn["base"].y == [0.0, 0.0]
-    assert drawn["VAR-I, 1e-06"].y == pytest.approx([0.0, -0.1])
+    base, first, *_ = losses.curves  # colours by method, as in the other plots
+    assert (base.name, base.y, base.dashed) == ("base", [0.0, 0.0], True)
+    assert (first.name, first.dashed) == ("VAR-I", False)
+    assert first.y == pytest.approx([0.0, -0.1])
+    assert len(losses.curves) == 5
     seeds, means = (curve for curve in by_strength.curves if curve.name == "VAR-I")
     assert [seeds.points, means.points] == [True, False]
     assert sorted(seeds.y) == pytest.approx([1.0, 1.1, 1.2, 8.0, 9.0, 10.0])

@@ -87,7 +87,7 @@ def _show(result: Result) -> None:
 
     console = Console()
     console.print(*cells(result.title), style="bold")
-    header: Sequence[str] = ("claim", "paper", "found here", "agrees")
+    header: Sequence[str] = result.claims_header
     rows: Sequence[Sequence[str]] = [
         (claim.statement, claim.paper, claim.found, AGREES[claim.agrees]) for claim in result.claims
     ]

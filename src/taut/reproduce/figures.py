@@ -27,16 +27,17 @@ def chart(plots: Sequence[Plot]) -> Any:
     with needing("figures need altair and vl-convert", "plot"):
         import altair
         import vl_convert  # noqa: F401  (altair saves with it)
-    groups = [list(group) for _, group in groupby(plots, key=lambda plot: _names(plot.curves))]
+    groups = _groups(plots)
     drawn = []
     for group in groups:
-        across = min(len(group), COLUMNS)
-        alike = [_draw(altair, plot, across * LETTERS) for plot in group]
-        joined = altair.concat(*alike, columns=COLUMNS, align="all", spacing=24)
-        drawn.append(joined.resolve_scale(color="shared", x="independent", y="independent"))
+        across = 3 if len(group) == 3 else min(len(group), COLUMNS)  # no empty place beside them
+        alike = [_draw(altair, plot, group, across) for plot in group]
+        joined = altair.concat(*alike, columns=across, align="all", spacing=24)
+        shared = joined.resolve_scale(color="shared", strokeDash="shared")
+        drawn.append(shared.resolve_scale(x="independent", y="independent"))
     alone = all(len(group) == 1 for group in groups)  # each with a legend of its own
     whole = altair.concat(*drawn, columns=COLUMNS if alone else 1, spacing=30)
-    whole = whole.resolve_scale(color="independent")
+    whole = whole.resolve_scale(color="independent", strokeDash="independent")
     styled = whole.configure(font="sans-serif", background="white", padding=8)
     titled = styled.configure_title(fontSize=12, anchor="start", limit=WIDTH + 60)
     return titled.configure_legend(labelLimit=400).configure_axis(
@@ -59,15 +60,28 @@ def _names(curves: Sequence[Curve]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(curve.name for curve in curves))
 
 
-def _draw(altair: Any, plot: Plot, letters: int) -> Any:
-    """One plot; so many letters fit into a line of its legend."""
+def _groups(plots: Sequence[Plot]) -> list[list[Plot]]:
+    """Plots that share a legend: all, if one has all names of the others; else equal neighbours."""
+    names = [set(_names(plot.curves)) for plot in plots]
+    if set().union(*names) in names:
+        return [list(plots)]
+    return [list(group) for _, group in groupby(plots, key=lambda plot: _names(plot.curves))]
+
+
+def _draw(altair: Any, plot: Plot, group: Sequence[Plot], across: int) -> Any:
+    """One plot of a group, so many of which stand in a line above their legend."""
     rows = [
-        {"x": x, "y": y, "curve": curve.name, "kind": _kind(curve)}
-        for curve in plot.curves
+        {"x": x, "y": y, "curve": curve.name, "kind": _kind(curve), "line": line}
+        for line, curve in enumerate(plot.curves)
         for x, y in zip(curve.x, curve.y, strict=True)
         if not plot.log_y or y > 0
     ]
-    columns = max(1, letters // (max(map(len, _names(plot.curves))) + 5))
+    curves = [curve for each in group for curve in each.curves]
+    width = WIDTH if across <= COLUMNS else WIDTH * COLUMNS // across
+    columns = max(1, across * LETTERS * width // WIDTH // (max(map(len, _names(curves))) + 5))
+    legend = altair.Legend(
+        orient="bottom", columns=columns, symbolType="stroke", symbolSize=200, symbolStrokeWidth=2
+    )
     scattered = any(curve.points for curve in plot.curves)  # then room around points, not 0
     base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=_axis(altair, altair.X, "x", plot.x, rows, log=plot.log_x, zero=False),
@@ -76,21 +90,18 @@ def _draw(altair: Any, plot: Plot, letters: int) -> Any:
             zero=not (plot.log_y or scattered),
         ),
         color=altair.Color(
-            "curve:N", title=None, scale=_colours(altair, plot.curves),
-            legend=altair.Legend(orient="bottom", columns=columns, symbolType="stroke",
-                                 symbolSize=200, symbolStrokeWidth=2),
+            "curve:N", title=None, scale=_colours(altair, curves), legend=legend
         ),
-        strokeDash=altair.StrokeDash(
-            "kind:N",
-            legend=None,
-            scale=altair.Scale(domain=["found", "bound", "points"], range=[[1, 0], [5, 3], [1, 0]]),
+        strokeDash=altair.StrokeDash(  # the same names: so the legend shows dashes, too
+            "curve:N", title=None, scale=_dashes(altair, curves), legend=legend
         ),
+        detail="line:N",
     )  # fmt: skip
     lines = base.mark_line().transform_filter("datum.kind != 'points'")
     small = base.mark_point(size=14, filled=True).transform_filter("datum.kind == 'found'")
     large = base.mark_point(size=40, filled=True).transform_filter("datum.kind == 'points'")
     return (lines + small + large).properties(
-        title=_wrapped(plot.title), width=WIDTH, height=HEIGHT
+        title=_wrapped(plot.title, LONGEST_TITLE * width // WIDTH), width=width, height=HEIGHT
     )
 
 
@@ -105,6 +116,14 @@ def _colours(altair: Any, curves: Sequence[Curve]) -> Any:
     if len(bounds) == len(found) > 1:  # each has its bound
         given |= {bound: given[name] for bound, name in zip(bounds, found, strict=True)}
     return altair.Scale(domain=names, range=[given.get(name, BOUND) for name in names])
+
+
+def _dashes(altair: Any, curves: Sequence[Curve]) -> Any:
+    """Dashes for the names of nothing but bounds; points are not lines."""
+    names = list(_names(curves))
+    solid = {curve.name for curve in curves if not (curve.dashed or curve.points)}
+    bounds = {curve.name for curve in curves if curve.dashed} - solid
+    return altair.Scale(domain=names, range=[[5, 3] if n in bounds else [1, 0] for n in names])
 
 
 def _axis(
@@ -145,12 +164,15 @@ def decades(values: Sequence[float]) -> list[float]:
 
 
 def _label() -> str:
-    """Vega's expression for 0.01 and 10⁻⁸: long numbers are powers of ten."""
-    power = "toString(round(log(datum.value) / LN10))"
+    """Vega's expression for 0.01, 10⁻⁸ and 5·10⁻⁷: long numbers have a power of ten."""
+    exponent = "floor(log(datum.value) / LN10 + 1e-9)"
+    digit = f"round(datum.value / pow(10, {exponent}))"
+    power = f"toString({exponent})"
     for plain, raised in zip("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹", strict=True):
         power = f"replace({power}, /{plain}/g, '{raised}')"
     short = "datum.value >= 0.001 && datum.value < 100000"
-    return f"{short} ? format(datum.value, ',~r') : '10' + {power}"
+    times = f"({digit} == 1 ? '' : {digit} + '·')"
+    return f"{short} ? format(datum.value, ',~r') : {times} + '10' + {power}"
 
 
 _LABEL = _label()
@@ -162,12 +184,12 @@ def _kind(curve: Curve) -> str:
     return "bound" if curve.dashed else "found"
 
 
-def _wrapped(title: str) -> list[str]:
+def _wrapped(title: str, longest: int) -> list[str]:
     """A title in lines that fit its plot, broken after commas."""
     lines = [""]
     for part in title.split(", "):
         joined = f"{lines[-1]}, {part}" if lines[-1] else part
-        if lines[-1] and len(joined) > LONGEST_TITLE:
+        if lines[-1] and len(joined) > longest:
             lines[-1] += ","
             lines.append(part)
         else:

@@ -31,17 +31,15 @@ def page(result: Result, command: str) -> str:
     lines = [f"# {result.title}", "", *result.remarks, ""]
     if result.claims:
         rows = [[c.statement, c.paper, c.found, AGREES[c.agrees]] for c in result.claims]
-        header = ["claim", "paper", "found here", "agrees"]
-        lines += [markdown(ResultTable("", header, rows)), ""]
+        lines += [markdown(ResultTable("", result.claims_header, rows)), ""]
     if result.plots:
         titles = "; ".join(plot.title for plot in result.plots)
         lines += [f"![{titles}]({result.name}.svg)", ""]
     for table in result.tables:
         lines += [f"## {table.title}", "", markdown(table), ""]
     settings = plain(result.settings)  # as in the record, where an infinite exponent is a word
-    told = ", ".join(f"{name} = {value}" for name, value in settings.items()).replace(
-        "'inf'", "inf"
-    )
+    told = ", ".join(f"`{name} = {value}`" for name, value in settings.items())
+    told = told.replace("'inf'", "inf")
     lines += ["## How it was made", "", "```", command, "```", "", f"Settings: {told}.", ""]
     return literal_underscores("\n".join(lines))
 

@@ -74,6 +74,8 @@ class Result:
         What came out.
     remarks
         Sentences for the page: what agreed, what did not, what it means.
+    compared
+        What the claims are compared with: the paper, or an aim of our own.
     """
 
     name: str
@@ -83,6 +85,12 @@ class Result:
     tables: list[ResultTable] = field(default_factory=list)
     plots: list[Plot] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    compared: str = "paper"
+
+    @property
+    def claims_header(self) -> list[str]:
+        """The header of the table of claims."""
+        return ["claim", self.compared, "found here", "agrees"]
 
     def to_json(self, command: str) -> str:
         """The record: everything above, with the command and the versions that made it."""
@@ -112,7 +120,7 @@ def ratio_plots(
         ]
         title = f"{where}, {said} directions"
         curves.append(limit_curve("½", epsilons, 0.5))
-        plots.append(Plot(title, "ε", "largest ratio, l_p", curves, log_x=True))
+        plots.append(Plot(title, "ε", "largest ratio, in the p-norm", curves, log_x=True))
     return plots
 
 

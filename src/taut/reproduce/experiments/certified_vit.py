@@ -123,6 +123,7 @@ def _result(
         [Plot("Certified accuracy, held-out images", "l2 radius, raw pixels",
               "share that is right and stays so", curves)],
         [*_remarks(trained, ours), *remarks],
+        "aim",
     )  # fmt: skip
 
 

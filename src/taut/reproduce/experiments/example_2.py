@@ -43,7 +43,7 @@ def run(options: Options) -> Result:
             Claim("it tends to ½", "0.5", f"{last:.10f}", abs(last - 0.5) < 1e-7),
         ],
         [ResultTable("Along the sequence", header, rows)],
-        [Plot("Distance of the local constant from ½", "δ", "½ − ‖M(s)‖_p", curves,
+        [Plot("Distance of the local constant from ½", "δ", "½ − local constant", curves,
               log_x=True, log_y=True)],
         ["⟨s, v⟩ = 0, so that M(s)v is s∘v, whose norm is ½ − δ: the sequence approaches ½ faster "
          "than the paper says, and the conclusion stands."],

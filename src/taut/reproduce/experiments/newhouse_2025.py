@@ -123,10 +123,8 @@ def _pairs(groups: list[Runs]) -> Iterator[tuple[float, float]]:
 def _span(values: Iterable[float], form: str = ".3g") -> str:
     """The mean of some numbers, and from where to where they go."""
     numbers = list(values)
-    told = f"{mean(numbers):{form}}"
-    if len(numbers) > 1:
-        told += f" ({min(numbers):{form}} to {max(numbers):{form}})"
-    return told
+    told, low, high = (f"{x:{form}}" for x in (mean(numbers), min(numbers), max(numbers)))
+    return told if low == high else f"{told} ({low} to {high})"
 
 
 def _first_cells(group: Runs) -> list[str]:

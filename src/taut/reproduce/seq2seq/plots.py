@@ -50,7 +50,7 @@ def _losses(found: ComparedRuns) -> Plot:
             if "failed" not in one and one["recipe"]["seed"] in base
         ]
         steps = sorted(set.intersection(*(set(a) & set(b) for a, b in pairs))) if pairs else []
-        lines.append(Curve(method, [float(s) for s in steps],
-                           [mean(a[s] - b[s] for a, b in pairs) for s in steps]))  # fmt: skip
-    what = "Validation loss, difference from base, mean of the seeds"
-    return Plot(what, "step", "loss of a piece", lines)
+        x, y = [float(s) for s in steps], [mean(a[s] - b[s] for a, b in pairs) for s in steps]
+        lines.append(Curve(kind(method), x, y, dashed=method == "base"))
+    what = "Validation loss, difference from base, mean of the seeds, all strengths"
+    return Plot(what, "step", "loss per subword, difference", lines)
