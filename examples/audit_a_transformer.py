@@ -20,7 +20,7 @@ def main() -> None:
     batches = [dict(tokenizer(text, **options)) for text in texts]
     record = audit.run(model, batches)
 
-    print(f"{len(record.heads)} heads on {record.samples} texts. The largest possible is 0.5.")
+    print(f"{len(record.heads)} heads on {record.samples} texts. No constant is above 0.5.")
     for head in record.ranked[:3]:
         print(
             f"{head['layer']}, head {head['head']}: mean {head['mean']:.3f}, "
