@@ -322,7 +322,7 @@ def test_text_that_looks_like_something_else(text, said, tmp_path):
 
 
 def test_what_was_read_is_said(tmp_path, monkeypatch):
-    """The column, what was cut off, a line of 200,000 characters: in the record and on the screen."""
+    """The column, what was cut off, a line of 200,000 characters: in record and on screen."""
     from taut.models.embedded import embedded_models
 
     model = embedded_models()["embedded-plain"]
