@@ -72,7 +72,7 @@ def experiment(
         Path, typer.Option(metavar="FOLDER", help="Folder for records, pages and figures.")
     ] = USUAL.folder,
 ) -> None:
-    """Run an experiment of Nair (2025) or Newhouse et al. (2025), or certified-vit.
+    """Run an experiment of Nair (2025) or of a later paper, or certified-vit.
 
     Writes a JSON record, a Markdown page and a figure (SVG and PNG). The
     same command continues a long run that was stopped. Exits with 0 on

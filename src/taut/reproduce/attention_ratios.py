@@ -11,6 +11,7 @@ import numpy as np
 
 from taut._base.checks import exponent_name
 from taut.reproduce.data_sets import read, short
+from taut.reproduce.every_row import every_row
 from taut.reproduce.options import Options
 from taut.reproduce.result import Claim, Curve, Plot, Result, ResultTable, ratio_plots
 from taut.reproduce.row_ratios import below, bracket
@@ -22,12 +23,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 NEAR = 0.499
 REMARK = (
-    "The paper moves all rows of scores along random directions and reports the largest "
-    "ratio. Here some rows of every layer and sample are moved, and beside them stand the "
-    "exact local constants of all rows, and what the worst direction reaches on the rows "
-    "that were moved. A random direction misses most of a row of many keys: the last "
-    "column shows the share of the worst direction's ratio that a random one reaches, for "
-    "the same row and step, on average."
+    "As in the paper, every row of scores is moved along a random direction, with every step and "
+    "in every norm, and the largest ratio is reported. Beside it stand the largest local constants "
+    "of the same rows, exact for p = 1, 2 and ∞, and what the worst direction reaches on a sample "
+    "of them. A random direction misses most of a row of many keys: the last column shows the "
+    "share of the worst direction's ratio that a random one reaches, for the same row and step, on "
+    "average over the sample."
 )
 SHORT_ROWS = (
     "The largest random ratio of very many rows can be close to ½ all the same, "
@@ -39,10 +40,10 @@ SHORT_ROWS = (
 def audited_models(
     models: tuple[str, ...], data: tuple[str, ...], options: Options, kind: str, *,
     full: int, quick: int, rows: int, size: int,
-) -> dict[tuple[str, str], Record]:  # fmt: skip
+) -> dict[tuple[str, str], MovedRows]:  # fmt: skip
     """Audits of every model on every data set, by their short names."""
     count = options.size(full, quick)
-    found: dict[tuple[str, str], Record] = {}
+    found: dict[tuple[str, str], MovedRows] = {}
     for source in data if models else ():
         samples = read(source, count)
         if samples.kind != kind:
@@ -58,23 +59,40 @@ def audited_models(
     return found
 
 
+class MovedRows(NamedTuple):
+    """An audit, and what random directions reach on all of its rows."""
+
+    record: Record
+    random: Array  # the largest ratios, (step sizes, norms)
+    moved: int
+
+
 def audited_model(
     place: str, label: str, samples: Any, options: Options, rows: int, size: int
-) -> Record:
-    """The audit of one model, with ``rows`` rows a sample moved; one that was stopped goes on."""
-    from taut.audit import run
+) -> MovedRows:
+    """The audit of one model, and a random step of every row; one that was stopped goes on.
 
-    count = len(samples.items)
+    On ``rows`` rows of every layer and sample there is a step along the worst direction, too.
+    """
+    from taut.audit import run
+    from taut.reproduce.random_steps import RandomSteps
+
+    count, epsilons = len(samples.items), sorted(options.epsilons)
     record = run(
         place, samples, name=label, folder=options.folder / "audits", progress=True,
         dtype="float32", batch_size=size, limit=count, norms=options.norms,
-        epsilons=sorted(options.epsilons), seed=options.seed, sampled=count, rows=rows,
+        epsilons=epsilons, seed=options.seed, sampled=count, rows=rows,
     )  # fmt: skip
     if not record.complete:
         raise KeyboardInterrupt("stopped before all of the data was seen")
     if not record.layers:
         raise ValueError(f"no attention was seen in {label}")
-    return record
+    found = every_row(
+        place, samples, RandomSteps(epsilons, options.norms, options.seed), size=size,
+        folder=options.folder / "random-steps",
+        key={"epsilons": epsilons, "norms": list(options.norms), "seed": options.seed},
+    )  # fmt: skip
+    return MovedRows(record, found["largest"].max(axis=0), int(found["rows"].sum()))
 
 
 class AttentionRatios(NamedTuple):
@@ -84,28 +102,37 @@ class AttentionRatios(NamedTuple):
     norms: Sequence[float]
     epsilons: Sequence[float]
     random: Array
-    worst: Array
-    lower: Array
+    worst: Array  # of the sample
+    lower: Array  # largest local constants of all rows: both sides are the same for 1, 2 and ∞
     upper: Array
-    counts: Array  # of rows, by the number of their keys
+    counts: Array  # of rows of the sample, by the number of their keys
     shares: Array  # of the worst ratio that random directions reach, summed, by keys and norms
     moved: int  # rows along whose directions ratios were measured
     rows: int
     exact: float  # the largest exact l2 constant of all rows
 
     @classmethod
-    def of(cls, where: str, record: Record) -> AttentionRatios:
+    def of(cls, where: str, found: MovedRows) -> AttentionRatios:
         """The largest of all layers."""
-        grids = [layer.grid for layer in record.layers if layer.grid is not None]
-        most = {
-            what: np.max([getattr(grid, what) for grid in grids], axis=0)
-            for what in ("random", "worst", "lower", "upper")
-        }
+        from taut.models import constant_key
+
+        layers = found.record.layers
+        grids = [layer.grid for layer in layers if layer.grid is not None]
+        norms = grids[0].norms
         counts, shares = (sum(getattr(g, what) for g in grids) for what in ("counts", "shares"))
+        states = [state for layer in layers for state in (layer.many, layer.few)]
+
+        def largest(key: str) -> float:
+            return float(max(state.maxima[key].max() for state in states))
+
+        upper = np.array([largest(constant_key(p)) for p in norms])
+        exact = np.array([p in (1.0, 2.0, np.inf) for p in norms])
         return cls(
-            where, grids[0].norms, list(grids[0].epsilons), **most, counts=counts, shares=shares,
-            moved=sum(grid.rows for grid in grids), rows=sum(h["rows"] for h in record.heads),
-            exact=max(head["largest"] for head in record.heads),
+            where, norms, list(grids[0].epsilons), found.random,
+            np.max([grid.worst for grid in grids], axis=0),
+            np.where(exact, upper, largest("two")), upper, counts=counts, shares=shares,
+            moved=found.moved, rows=sum(int(state.counts["rows"].sum()) for state in states),
+            exact=largest("two"),
         )  # fmt: skip
 
     @property
@@ -140,13 +167,12 @@ class AttentionRatios(NamedTuple):
 
 
 def attention_result(
-    name: str, title: str, records: dict[tuple[str, str], Record], options: Options,
+    name: str, title: str, audits: dict[tuple[str, str], MovedRows], options: Options,
     near: list[Claim],
 ) -> Result:  # fmt: skip
     """The page of audits: ratios along random and worst directions, beside exact constants."""
     found = [
-        AttentionRatios.of(f"{model} on {data}", record)
-        for (model, data), record in records.items()
+        AttentionRatios.of(f"{model} on {data}", audit) for (model, data), audit in audits.items()
     ]
     claims = [claim for one in found for claim in one.claims()]
     plots = [
@@ -163,17 +189,18 @@ def attention_result(
             Plot("What a random direction reaches of the worst one, l2", "keys of a row, at most",
                  "mean share", curves, log_x=True, log_y=True)
         )  # fmt: skip
-    header = ["where", "p", "random, largest", "worst, largest",
-              "largest local constant of these rows", "mean share of a row"]  # fmt: skip
+    header = ["where", "p", "random, largest of all rows", "worst, largest of the sample",
+              "local constant, largest of all rows", "mean share, sample"]  # fmt: skip
     rows = [line for one in found for line in one.lines()]
     return Result(
         name,
         title,
         {"norms": list(options.norms), "epsilons": sorted(options.epsilons), "seed": options.seed,
-         "samples": [record.samples for record in records.values()],
-         "rows measured": [one.moved for one in found]},
+         "samples": [audit.record.samples for audit in audits.values()],
+         "rows moved": [one.moved for one in found],
+         "rows of the sample": [int(one.counts.sum()) for one in found]},
         claims,
-        [ResultTable(f"Steps of {sorted(options.epsilons)[0]:g} on the same rows", header, rows)],
+        [ResultTable(f"Steps of {sorted(options.epsilons)[0]:g}", header, rows)],
         plots,
         [REMARK, *(["", SHORT_ROWS] if several else [])],
     )  # fmt: skip

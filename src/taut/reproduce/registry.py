@@ -43,6 +43,10 @@ EXPERIMENTS = {  # of Nair 2025
     "certified-vit": Experiment(
         "a vision transformer trained under a certificate", ("data", "limit")
     ),
+    # of Emadi 2026 and Yudin et al. 2025
+    "real-models": Experiment(
+        "θ, exact constants and bounds of trained models", ("model", "data", "limit")
+    ),
 }
 TRAININGS = {  # of Zhang et al. 2021: these take a task
     "translation": Experiment("transformers under orthogonality constraints, scored by BLEU"),

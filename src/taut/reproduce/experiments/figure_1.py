@@ -17,7 +17,7 @@ MODELS = (
 def run(options: Options) -> Result:
     """Attention scores of vision transformers on images."""
     models, data = options.models or MODELS, options.data or IMAGES
-    records = audited_models(models, data, options, "images", full=100, quick=4, rows=8, size=1)
+    audits = audited_models(models, data, options, "images", full=100, quick=4, rows=8, size=1)
     return attention_result(
-        "figure-1", "Figure 1 of Nair 2025: attention of vision transformers", records, options, []
+        "figure-1", "Figure 1 of Nair 2025: attention of vision transformers", audits, options, []
     )
