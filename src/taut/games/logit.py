@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from taut._base.checks import finite_above_zero, whole_number
 from taut._base.norm import lp
 from taut._base.rounding import enlarged, over, root, times
 from taut.games._solvers.branch import follow
-from taut.games._solvers.duality_gap import Mixed, divergence, mixed
+from taut.games._solvers.duality_gap import Mixed, mixed
 from taut.games._solvers.game import Game
-from taut.games._solvers.logit_equations import Equations
+from taut.games._solvers.logit_equations import in_own_units
+from taut.games._solvers.logit_proof import PlayerJudgement, judge_player
 from taut.games._solvers.prepare import prepare
 from taut.games._solvers.strategies import strategy
 from taut.games.certificate import STRATEGIES
@@ -67,7 +68,7 @@ def logit_equilibrium(
     first, second, kind = _prepared(row, column, temperature)
     tau = float(to_host(first.temperature)[0])
     certificate = _certify(first, second, tau)
-    equations, unit = _equations(to_host(first.payoffs)[0], to_host(second.payoffs)[0])
+    equations, unit = in_own_units(to_host(first.payoffs)[0], to_host(second.payoffs)[0])
     smallest = certificate.smallest_temperature
     unique_below = unit / smallest if smallest > 0 else math.inf
     stopped: list[bool] = []
@@ -79,8 +80,7 @@ def logit_equilibrium(
     found = follow(equations, unit / tau, unique_below, limit, watch)
     # Where the branch was lost Newton may still find an equilibrium, but not surely on it.
     point = found.point if found.reached else equations.polish(_at(found.point, unit / tau))
-    logs = point[: equations.n], point[equations.n : -1]
-    x, y = (_rounded(np.exp(part), kind) for part in logs)
+    x, y = (_rounded(np.exp(part), kind) for part in equations.split(point))
     own_x, own_y = (strategy(p.astype(float)) for p in (x, y))
     judged = (
         _judge(first, own_x, to_host(first.payoffs)[0] @ own_y.weights),
@@ -133,17 +133,6 @@ def _certify(first: Game, second: Game, tau: float) -> LogitCertificate:
     return LogitCertificate(tau, bound, threshold)
 
 
-def _equations(A: Host, B: Host) -> tuple[Equations, float]:
-    """The game in units of the largest difference that a choice can make, and that unit.
-
-    What only the opponent decides shifts all of a player's payoffs alike and drops out.
-    """
-    A = A - (A.max(axis=0) + A.min(axis=0)) / 2
-    B = B - ((B.max(axis=1) + B.min(axis=1)) / 2)[:, None]
-    unit = 2 * float(max(np.abs(A).max(), np.abs(B).max())) or 1.0
-    return Equations(A / unit, B / unit), unit
-
-
 def _at(point: Host, lam: float) -> Host:
     return np.append(point[:-1], lam)
 
@@ -153,24 +142,11 @@ def _rounded(p: Host, kind: Array) -> Host:
     return p.astype(np.float32) if eps_of(kind) > 1e-10 else p
 
 
-class _Judgement(NamedTuple):
-    """How a player does: regret and exploitability from above, and the payoff."""
-
-    regret: float
-    payoff: float
-    exploitability: float
-
-
-def _judge(game: Game, own: Mixed, gains: Host) -> _Judgement:
+def _judge(game: Game, own: Mixed, gains: Host) -> PlayerJudgement:
     """Judge a player's strategy by what each pure strategy gains, with rounding added."""
     tau, error = float(to_host(game.temperature)[0]), float(to_host(game.logit_error)[0])
-    root = math.sqrt(float(divergence(own, mixed(gains / tau)))) + error
-    mean = float(own.weights @ gains)
-    return _Judgement(
-        regret=tau * root**2 * (1 + 16 * error),
-        payoff=mean + float(to_host(game.offset)[0]),
-        exploitability=max(float(gains.max()) - mean, 0.0) + 2 * tau * error,
-    )
+    judged = judge_player(own, gains, tau, error)
+    return judged._replace(payoff=judged.payoff + float(to_host(game.offset)[0]))
 
 
 def _distance(first: Game, second: Game, y: Mixed, certificate: LogitCertificate) -> Bound:

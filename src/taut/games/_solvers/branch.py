@@ -1,10 +1,9 @@
-"""The principal branch of logit equilibria, followed by pseudo-arclength continuation.
+"""Branches of logit equilibria, followed by pseudo-arclength continuation.
 
 The logit equilibria of a game for all λ = 1/τ form curves; the principal branch starts with the
-uniform strategies at λ = 0 (McKelvey and Palfrey 1995). It may fold back, so λ is no parameter of
-it. The answer is the first point at which the branch reaches the wanted λ. At an exact symmetry
-the branch that keeps the symmetry is followed, so that the answer does not depend on how
-strategies are labelled.
+uniform strategies at λ = 0 (McKelvey and Palfrey 1995). Curves may fold back, so λ is no parameter
+of them. At an exact symmetry the branch that keeps the symmetry is followed, so that the answer does
+not depend on how strategies are labelled.
 """
 
 from __future__ import annotations
@@ -32,13 +31,25 @@ class Followed(NamedTuple):
     reached: bool
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A point of the branch with its unit tangent, the weights of length, and the orientation."""
 
     point: Vector
     tangent: Vector
     weight: Vector
     orientation: Any  # sign and log |det| of the bordered Jacobian
+
+
+class Traced(NamedTuple):
+    """The points of a branch in order, in how many steps, and why it ended.
+
+    ``end`` is "temperature" (the wanted λ), "uniform" (λ so small that only the principal branch is
+    there), "closed" (back at the start), "lost", "budget" or "stopped".
+    """
+
+    places: list[Place]
+    steps: int
+    end: str
 
 
 def follow(
@@ -48,7 +59,7 @@ def follow(
     max_steps: int,
     watch: Callable[[int, float], object] | None = None,
 ) -> Followed:
-    """The branch up to λ = ``target``, from where equilibria are unique: λ < ``unique_below``."""
+    """The principal branch to its first point with λ = ``target``; unique for λ < unique_below."""
     if target < unique_below:
         point = equations.iterate(target, (target / unique_below) ** 2)
         return Followed(point, 0, reached=True)
@@ -56,13 +67,37 @@ def follow(
     point = equations.iterate(0.9 * unique_below, 0.81)
     up = np.zeros(len(point))
     up[-1] = 1.0
-    at = _Place(point, *equations.tangent(point, up))
-    step = 0.1
+    at = Place(point, *equations.tangent(point, up))
+    found = trace(equations, at, target, max_steps, watch=watch)
+    point = found.places[-1].point
+    if found.end == "lost":
+        return _stuck(equations, point, target, found.steps)
+    return Followed(point, found.steps, reached=found.end == "temperature")
+
+
+def trace(
+    equations: Equations,
+    at: Place,
+    target: float,
+    max_steps: int,
+    *,
+    longest: float = math.inf,
+    least: float = -math.inf,
+    watch: Callable[[int, float], object] | None = None,
+) -> Traced:
+    """The branch from a place in the direction of its tangent, to λ = ``target`` or ``least``.
+
+    ``longest`` is the largest length of a step.
+    """
+    step = min(0.1, longest)
+    places = [at]
+    if at.point[-1] >= target and at.tangent[-1] > 0:
+        return Traced(places, 0, "temperature")
     for steps in range(1, max_steps + 1):
         if watch is not None and watch(steps, at.point[-1] / target):
-            return Followed(at.point, steps, reached=False)
+            return Traced(places, steps, "stopped")
         if step < SHORTEST:
-            return _stuck(equations, at.point, target, steps)
+            return Traced(places, steps, "lost")
         ahead = (target - at.point[-1]) / at.tangent[-1] if at.tangent[-1] > 0 else math.inf
         last = ahead <= step
         length = ahead if last else step
@@ -79,14 +114,32 @@ def follow(
             step = length / 2
             continue
         if last:
-            return Followed(equations.polish(new.point), steps, reached=True)
-        at, step = new, length * growth
-    return Followed(at.point, max_steps, reached=False)
+            new = new._replace(point=equations.polish(new.point))
+            return Traced([*places, new], steps, "temperature")
+        places.append(new)
+        if new.point[-1] < least:
+            return Traced(places, steps, "uniform")
+        if len(places) > 3 and _meets(places[0], at, new):
+            return Traced(places, steps, "closed")
+        at, step = new, min(length * growth, longest)
+    return Traced(places, max_steps, "budget")
+
+
+def _meets(start: Place, at: Place, new: Place) -> bool:
+    """Whether the step from ``at`` to ``new`` passed the place where the branch began."""
+    weight = start.weight
+    back, on = start.point - at.point, new.point - at.point
+    length = float(weight @ on**2)
+    along = float(weight @ (back * on)) / length
+    aside = float(weight @ (back - along * on) ** 2)
+    return bool(
+        0 < along <= 1 and aside < 0.05 * length and weight @ (start.tangent * new.tangent) > 0.5
+    )
 
 
 def _advance(
-    equations: Equations, at: _Place, length: float, target: float | None
-) -> tuple[_Place, float] | float:
+    equations: Equations, at: Place, length: float, target: float | None
+) -> tuple[Place, float] | float:
     """A step of this length, to the target λ if there is one, and how far the next may go.
 
     If the new point fails a test, the length to try instead.
@@ -106,7 +159,7 @@ def _advance(
     if not good or equations.shift(at.point, point) > MAX_SHIFT:
         return shorter
     try:
-        new = _Place(point, *equations.tangent(point, border))
+        new = Place(point, *equations.tangent(point, border))
     except np.linalg.LinAlgError:
         return shorter
     turned = new.tangent / np.sqrt(at.weight @ new.tangent**2)
@@ -126,7 +179,7 @@ def _advance(
     return new, min(max(growth, 0.5), 3.0)
 
 
-def _before_crossing(at: _Place, new: _Place, length: float, *, flipped: bool) -> float | None:
+def _before_crossing(at: Place, new: Place, length: float, *, flipped: bool) -> float | None:
     """The length of a step to just before a bifurcation, or across it; None where there is none.
 
     The orientation changes across a bifurcation, but also when a step jumps to another branch, as

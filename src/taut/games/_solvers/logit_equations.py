@@ -1,6 +1,7 @@
-"""The equations of a logit equilibrium in (log x, log y, λ), and Newton's method for them.
+"""The equations of a logit equilibrium in (log-strategies, λ), and Newton's method for them.
 
-Payoffs are in units of their largest difference. A point is a vector: log x, log y, then λ = 1/τ.
+Payoffs are in units of their largest difference. A point is a vector: the log-probabilities of the
+first player, of the second and so on, then λ = 1/τ.
 """
 
 from __future__ import annotations
@@ -19,46 +20,70 @@ POLISH = 12  # Newton steps at fixed λ
 
 
 class Equations:
-    """The equations u = log σ(λA e^v), v = log σ(λBᵀe^u) of one game, both players maximising."""
+    """The equations log x_i = log σ(λU_i(x)) of one game, in which all players maximise.
 
-    def __init__(self, A: Vector, B: Vector) -> None:
-        self.A, self.B = A, B
-        self.n, self.m = A.shape
+    ``payoffs`` has one array for each player, over all players' strategies.
+    """
+
+    def __init__(self, *payoffs: Vector) -> None:
+        self.payoffs = payoffs
+        self.players = range(len(payoffs))
+        ends = np.cumsum([0, *payoffs[0].shape]).tolist()
+        self.parts = [slice(ends[i], ends[i + 1]) for i in self.players]
+
+    def split(self, point: Vector) -> list[Vector]:
+        """Each player's part of a point."""
+        return [point[part] for part in self.parts]
+
+    def pair(self, i: int, j: int, weights: list[Vector]) -> Vector:
+        """What player i gains by each own strategy against each of j, by what the others play."""
+        table = self.payoffs[i]
+        for k in reversed(self.players):
+            if k not in (i, j):
+                table = np.tensordot(table, weights[k], (k, 0))
+        return table if i < j else table.T
+
+    def gains(self, i: int, weights: list[Vector]) -> Vector:
+        """What each strategy of player i gains against what the others play."""
+        j = 1 if i == 0 else 0
+        gains: Vector = self.pair(i, j, weights) @ weights[j]
+        return gains
 
     def defect(self, point: Vector) -> Vector:
         """What is left of the equations; 0 on every branch."""
-        u, v, lam = point[: self.n], point[self.n : -1], point[-1]
-        rows = _logs(lam * (self.A @ np.exp(v)))
-        columns = _logs(lam * (np.exp(u) @ self.B))
-        return np.concatenate([u - rows, v - columns])
+        weights, lam = [np.exp(part) for part in self.split(point)], point[-1]
+        answers = [_logs(lam * self.gains(i, weights)) for i in self.players]
+        return point[:-1] - np.concatenate(answers)
 
     def bordered(self, point: Vector, border: Vector) -> Vector:
-        """The equations' Jacobian in (u, v, λ) with one more row.
+        """The equations' Jacobian in (log-strategies, λ) with one more row.
 
         The derivative of log σ takes off the mean under the player's own strategy; taking it off
         the payoffs first keeps the entries small for the strategies that are played.
         """
-        n, m, A, B = self.n, self.m, self.A, self.B
-        x, y, lam = np.exp(point[:n]), np.exp(point[n:-1]), point[-1]
-        rows, columns = A @ y, x @ B
-        by_y = (A - rows[:, None]) * y
-        by_x = ((B - columns) * x[:, None]).T
-        matrix = np.eye(n + m + 1)
-        matrix[:n, n:-1] = -lam * (by_y - x @ by_y)
-        matrix[n:-1, :n] = -lam * (by_x - y @ by_x)
-        matrix[:n, -1], matrix[n:-1, -1] = x @ rows - rows, y @ columns - columns
+        weights, lam = [np.exp(part) for part in self.split(point)], point[-1]
+        matrix = np.eye(len(point))
+        for i, own in enumerate(self.parts):
+            x, gains = weights[i], None
+            for j, other in enumerate(self.parts):
+                if i == j:
+                    continue
+                table = self.pair(i, j, weights)
+                gains = table @ weights[j] if gains is None else gains
+                moved = (table - gains[:, None]) * weights[j]
+                matrix[own, other] = -lam * (moved - x @ moved)
+            matrix[own, -1] = x @ gains - gains
         matrix[-1] = border
         return matrix
 
     def normalised(self, point: Vector) -> Vector:
         """The point with probabilities that sum to 1."""
-        parts = _logs(point[: self.n]), _logs(point[self.n : -1]), point[-1:]
-        return np.concatenate(parts)
+        return np.concatenate([*map(_logs, self.split(point)), point[-1:]])
 
     def shift(self, before: Vector, after: Vector) -> float:
-        """The larger of the players' total variations between two points."""
+        """The largest of the players' total variations between two points."""
         change = np.abs(np.exp(before[:-1]) - np.exp(after[:-1]))
-        return float(max(change[: self.n].sum(), change[self.n :].sum()) / 2)
+        return float(max(change[part].sum() for part in self.parts) / 2)
 
     def tangent(self, point: Vector, border: Vector) -> tuple[Vector, Vector, Any]:
         """Unit tangent on the side of ``border``, the weights of its length, sign and log |det|.
@@ -71,8 +96,12 @@ class Equations:
         right = np.zeros(len(point))
         right[-1] = 1.0
         tangent = np.linalg.solve(matrix, right)
-        weight = np.append(np.exp(point[:-1]), (1 + point[-1]) ** -2.0)
+        weight = self.weight(point)
         return tangent / np.sqrt(weight @ tangent**2), weight, np.linalg.slogdet(matrix)
+
+    def weight(self, point: Vector) -> Vector:
+        """How the squares of the parts of a step add up to its length; see :meth:`tangent`."""
+        return np.append(np.exp(point[:-1]), (1 + point[-1]) ** -2.0)
 
     def correct(self, point: Vector, border: Vector, goal: float) -> tuple[Vector, float, bool]:
         """Newton on the hyperplane through ``point`` normal to ``border``.
@@ -121,15 +150,34 @@ class Equations:
         return best
 
     def iterate(self, lam: float, rate: float) -> Vector:
-        """The only equilibrium where plain iteration contracts by ``rate``; Newton finishes."""
-        v = np.full(self.m, -math.log(self.m))
+        """The only equilibrium where plain iteration contracts by ``rate``; Newton finishes.
+
+        Players answer in turn, the first one last.
+        """
+        logs = [np.full(n, -math.log(n)) for n in self.payoffs[0].shape]
+        weights = [np.exp(part) for part in logs]
         for _ in range(200):
-            u = _logs(lam * (self.A @ np.exp(v)))
-            before, v = v, _logs(lam * (np.exp(u) @ self.B))
-            if np.abs(np.exp(v) - np.exp(before)).sum() * rate <= 1e-4 * (1 - rate):
+            before = weights[-1]
+            for i in self.players:
+                logs[i] = _logs(lam * self.gains(i, weights))
+                weights[i] = np.exp(logs[i])
+            if np.abs(weights[-1] - before).sum() * rate <= 1e-4 * (1 - rate):
                 break
-        u = _logs(lam * (self.A @ np.exp(v)))
-        return self.polish(np.concatenate([u, v, [lam]]))
+        logs[0] = _logs(lam * self.gains(0, weights))
+        return self.polish(np.concatenate([*logs, [lam]]))
+
+
+def in_own_units(*payoffs: Vector) -> tuple[Equations, float]:
+    """The game in units of the largest difference that a choice can make, and that unit.
+
+    What only the others decide shifts all of a player's payoffs alike and drops out.
+    """
+    centred = []
+    for i, payoff in enumerate(payoffs):
+        middle = (payoff.max(axis=i, keepdims=True) + payoff.min(axis=i, keepdims=True)) / 2
+        centred.append(payoff - middle)
+    unit = 2 * float(max(np.abs(payoff).max() for payoff in centred)) or 1.0
+    return Equations(*(payoff / unit for payoff in centred)), unit
 
 
 def _logs(logits: Vector) -> Vector:
