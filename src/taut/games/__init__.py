@@ -3,16 +3,19 @@
 :func:`equilibrium` picks the solver that a game needs. :func:`solve` finds the logit equilibrium of
 zero-sum games and proves its quality, :func:`certify` says beforehand how plain iteration will
 behave, :func:`anneal` follows the temperature down to a Nash equilibrium,
-:func:`logit_equilibrium` treats two players with payoffs of their own, and
+:func:`logit_equilibrium` treats two players with payoffs of their own,
+:func:`logit_branches` finds many equilibria of small games of two or more players, and
 :func:`policy_sensitivity` and :func:`largest_scale` softmax policies.
 """
 
 from taut.games._files.read import Payoffs, read
 from taut.games.anneal import Annealed, anneal
+from taut.games.branches_answer import LogitBranch, LogitBranches, LogitPoints
 from taut.games.certificate import ContractionCertificate, certify
 from taut.games.equilibrium import equilibrium
 from taut.games.logit import logit_equilibrium
 from taut.games.logit_answer import LogitCertificate, LogitEquilibrium
+from taut.games.logit_branches import logit_branches
 from taut.games.plot import check_plot, plot_gap
 from taut.games.policy import Sensitivity, largest_scale, policy_sensitivity
 from taut.games.solution import Solution
@@ -21,8 +24,11 @@ from taut.games.solve import solve
 __all__ = [
     "Annealed",
     "ContractionCertificate",
+    "LogitBranch",
+    "LogitBranches",
     "LogitCertificate",
     "LogitEquilibrium",
+    "LogitPoints",
     "Payoffs",
     "Sensitivity",
     "Solution",
@@ -31,6 +37,7 @@ __all__ = [
     "check_plot",
     "equilibrium",
     "largest_scale",
+    "logit_branches",
     "logit_equilibrium",
     "plot_gap",
     "policy_sensitivity",

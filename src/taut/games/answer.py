@@ -68,6 +68,8 @@ def _pick(value: Any, chosen: Any, index: Any, batch: int) -> Any:
         return value._replace(**dict(zip(("lower", "upper"), sides, strict=True)))
     if isinstance(value, Answer):
         return value[index]
+    if isinstance(value, tuple):
+        return tuple(_pick(part, chosen, index, batch) for part in value)
     if not hasattr(value, "shape"):
         return value
     picked = value.reshape((-1, *value.shape[batch:]))[chosen]

@@ -83,6 +83,32 @@ GAMES = (
         "taut",
     ),
     Theorem(
+        "logit-regret",
+        _LOGIT,
+        "with U_i what each strategy of player i gains against the others, another strategy than "
+        "x_i gains at most τKL(x_i ‖ σ(U_i/τ)) in the game with entropies and max U_i − U_i·x_i "
+        "without, which is at most τ log n_i more",
+        "all games of finitely many players, all mixed strategies and τ > 0",
+        "U·q + τH(q) is largest at q = σ(U/τ), and falls short of it by τKL(q ‖ σ(U/τ))",
+        "equality",
+        "taut; standard",
+    ),
+    Theorem(
+        "logit-newton",
+        _LOGIT,
+        "F(z) = z − U(σ(z))/τ of an N-player game has ‖F′(z) − F′(z′)‖_∞ ≤ L‖z − z′‖_∞ with "
+        "L = (N − 1)²R/τ, R half the largest range of a strategy's payoffs over what the others "
+        "play; if y ≥ ‖AF(z)‖_∞, k ≥ ‖1 − AF′(z)‖_∞, l ≥ ‖A‖_∞L and y − (1 − k)r + lr²/2 ≤ 0 for "
+        "a matrix A and r < (1 − k)/l, there is exactly one zero within r of z, a logit "
+        "equilibrium, whose strategies differ from σ(z) by at most r in l_1",
+        "all games of finitely many players, all z and τ > 0",
+        "E|ξη − E ξη| ≤ 1 for centred ξ, η whose values span at most 2, so the second derivative of "
+        "σ is at most 1 from (l_∞, l_∞) to l_1; then Newton and Kantorovich",
+        "L is attained by two players, one with four equally likely strategies and the other with "
+        "payoffs ±R; the radius tends to the distance as z tends to the equilibrium",
+        "taut, after Kantorovich",
+    ),
+    Theorem(
         "policy-scale",
         _LOGIT,
         "d log ‖M(λq)‖_p/dλ ≤ max q − E_s q for p = 1, 2, ∞, which falls as λ grows, so for λ′ ≥ λ "

@@ -1,8 +1,9 @@
 """All branches of logit equilibria that can be found: along bifurcations, and by search.
 
 The principal branch comes first. Wherever another one crosses, that one is followed in both
-directions, and so on. Branches that touch none of these are found by chance: Newton's method starts
-from random strategies at several λ, and whatever does not lie on a known branch is followed.
+directions, and so on. Branches that touch none of these are found by search: Newton's method starts
+near Nash equilibria at the largest λ and from random strategies at several λ, and whatever does not
+lie on a known branch is followed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ import numpy as np
 from taut.games._solvers.branch import SHARP, Place, trace
 from taut.games._solvers.branch_points import BranchPoint, branch_points, crossing
 from taut.games._solvers.logit_equations import Equations, Vector
+from taut.games._solvers.random_starts import random_points, solutions
+from taut.games._solvers.support_search import nash_candidates
 
 LONGEST = 0.25  # length of a step: λ changes by a quarter, so that no bifurcation is stepped over
 SAME = 1e-5  # total variation up to which two solutions at one λ are the same
+DIFFERENT = 1e-4  # total variation between two equilibria that are not the same
+MODERATE = 30.0  # λ up to which random strategies come near enough to unknown solutions
+SUPPORTS = 10  # choices of supports for each start at a moderate λ
 LEVELS = 5  # values of λ at which the search starts
+ROUNDS = 3  # searches, while the indices of what was found show that something is missing
 
 
 class Branch(NamedTuple):
@@ -61,10 +68,25 @@ class Explorer:
         found = trace(self.equations, at, self.target, self.max_steps, longest=LONGEST,
                       watch=self._watched)  # fmt: skip
         self._keep(Branch(found.places, "uniform", ("uniform", found.end)))
-        for point in self._search(starts):
-            if self.full:
+        if self.target <= self.unique_below:  # there is no other equilibrium
+            return
+        for _ in range(ROUNDS if starts else 0):
+            for point in self._search(starts):
+                if self.full:
+                    return
+                self._both_ways(point, "search")
+            if sum(map(self.equations.index, self.ends())) == 1:
                 return
-            self._both_ways(point, "search")
+
+    def ends(self) -> list[Vector]:
+        """The different points at which branches reach the wanted λ."""
+        found: list[Vector] = []
+        for branch in self.branches:
+            for place, end in zip((branch.places[0], branch.places[-1]), branch.ends, strict=True):
+                new = all(self.equations.shift(place.point, p) > DIFFERENT for p in found)
+                if end == "temperature" and new:
+                    found.append(place.point)
+        return found
 
     @property
     def full(self) -> bool:
@@ -134,36 +156,10 @@ class Explorer:
 
     def _search(self, starts: int) -> Iterator[Vector]:
         """Solutions from many starting points, at several λ, the wanted one among them."""
-        sizes = self.equations.payoffs[0].shape
-        levels = np.geomspace(self.unique_below, max(self.target, self.unique_below), LEVELS + 1)
-        pure = itertools.islice(itertools.product(*map(range, sizes)), starts)
-        for profile in pure if starts else ():
-            weights = [np.eye(n)[k] for n, k in zip(sizes, profile, strict=True)]
-            yield from self._solved(weights, self.target)
-        for lam in levels[1:]:
-            for _ in range(starts):
-                spread = 10 ** self.rng.uniform(-1.5, 0.5)
-                weights = [self.rng.dirichlet(np.full(n, spread)) for n in sizes]
-                yield from self._solved(weights, float(lam))
-
-    def _solved(self, weights: list[Vector], lam: float) -> Iterator[Vector]:
-        """The solution that Newton's method finds from the answers to these strategies, if any."""
-        logits = [lam * self.equations.gains(i, weights) for i in self.equations.players]
-        point = self.equations.normalised(np.concatenate([*logits, [lam]]))
-        fixed = np.zeros(len(point))
-        fixed[-1] = 1.0
-        for _ in range(30):
-            right = np.append(-self.equations.defect(point), 0.0)
-            try:
-                change = np.linalg.solve(self.equations.bordered(point, fixed), right)
-            except np.linalg.LinAlgError:
-                return
-            largest = float(np.abs(change * np.append(np.exp(point[:-1]), 0)).max())
-            if not np.all(np.isfinite(change)):
-                return
-            point = self.equations.normalised(point + change * min(1.0, 0.5 / max(largest, 1e-9)))
-            if largest < SHARP:
-                point = self.equations.polish(point)
-                if np.abs(self.equations.defect(point)).max() < 1e-9 * (1 + lam):
-                    yield point
-                return
+        near = list(nash_candidates(self.equations, self.target, SUPPORTS * starts, self.rng))
+        if near:
+            yield from solutions(self.equations, np.stack(near))
+        warmest, coldest = self.unique_below, min(self.target, MODERATE)
+        for lam in [*np.geomspace(warmest, coldest, LEVELS)[1:].tolist(), self.target]:
+            points = random_points(self.equations, lam, starts, self.rng)
+            yield from solutions(self.equations, points)

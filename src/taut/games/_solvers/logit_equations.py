@@ -6,6 +6,7 @@ first player, of the second and so on, then λ = 1/τ.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -22,7 +23,8 @@ POLISH = 12  # Newton steps at fixed λ
 class Equations:
     """The equations log x_i = log σ(λU_i(x)) of one game, in which all players maximise.
 
-    ``payoffs`` has one array for each player, over all players' strategies.
+    ``payoffs`` has one array for each player, over all players' strategies. A point may be a batch
+    of points where nothing else is said.
     """
 
     def __init__(self, *payoffs: Vector) -> None:
@@ -31,29 +33,30 @@ class Equations:
         ends = np.cumsum([0, *payoffs[0].shape]).tolist()
         self.parts = [slice(ends[i], ends[i + 1]) for i in self.players]
 
+
     def split(self, point: Vector) -> list[Vector]:
         """Each player's part of a point."""
-        return [point[part] for part in self.parts]
+        return [point[..., part] for part in self.parts]
 
     def pair(self, i: int, j: int, weights: list[Vector]) -> Vector:
         """What player i gains by each own strategy against each of j, by what the others play."""
-        table = self.payoffs[i]
-        for k in reversed(self.players):
-            if k not in (i, j):
-                table = np.tensordot(table, weights[k], (k, 0))
-        return table if i < j else table.T
+        if len(weights) == 2:
+            return self.payoffs[i] if i < j else self.payoffs[i].T
+        others = [k for k in self.players if k not in (i, j)]
+        operands = itertools.chain(*((weights[k], [..., k]) for k in others))
+        table: Vector = np.einsum(self.payoffs[i], [*self.players], *operands, [..., i, j])
+        return table
 
     def gains(self, i: int, weights: list[Vector]) -> Vector:
         """What each strategy of player i gains against what the others play."""
         j = 1 if i == 0 else 0
-        gains: Vector = self.pair(i, j, weights) @ weights[j]
-        return gains
+        return _product(self.pair(i, j, weights), weights[j])
 
     def defect(self, point: Vector) -> Vector:
         """What is left of the equations; 0 on every branch."""
-        weights, lam = [np.exp(part) for part in self.split(point)], point[-1]
+        weights, lam = [np.exp(part) for part in self.split(point)], point[..., -1:]
         answers = [_logs(lam * self.gains(i, weights)) for i in self.players]
-        return point[:-1] - np.concatenate(answers)
+        return point[..., :-1] - np.concatenate(answers, axis=-1)
 
     def bordered(self, point: Vector, border: Vector) -> Vector:
         """The equations' Jacobian in (log-strategies, λ) with one more row.
@@ -61,24 +64,25 @@ class Equations:
         The derivative of log σ takes off the mean under the player's own strategy; taking it off
         the payoffs first keeps the entries small for the strategies that are played.
         """
-        weights, lam = [np.exp(part) for part in self.split(point)], point[-1]
-        matrix = np.eye(len(point))
+        weights, lam = [np.exp(part) for part in self.split(point)], point[..., -1, None, None]
+        size = point.shape[-1]
+        matrix = np.zeros((*point.shape, size))
+        matrix[..., range(size), range(size)] = 1
         for i, own in enumerate(self.parts):
-            x, gains = weights[i], None
+            x, gains = weights[i], self.gains(i, weights)
             for j, other in enumerate(self.parts):
-                if i == j:
-                    continue
-                table = self.pair(i, j, weights)
-                gains = table @ weights[j] if gains is None else gains
-                moved = (table - gains[:, None]) * weights[j]
-                matrix[own, other] = -lam * (moved - x @ moved)
-            matrix[own, -1] = x @ gains - gains
-        matrix[-1] = border
+                if i != j:
+                    table = self.pair(i, j, weights)
+                    moved = (table - gains[..., :, None]) * weights[j][..., None, :]
+                    means = x[..., None, :] @ moved
+                    matrix[..., own, other] = -lam * (moved - means)
+            matrix[..., own, -1] = np.sum(x * gains, axis=-1, keepdims=True) - gains
+        matrix[..., -1, :] = border
         return matrix
 
     def normalised(self, point: Vector) -> Vector:
         """The point with probabilities that sum to 1."""
-        return np.concatenate([*map(_logs, self.split(point)), point[-1:]])
+        return np.concatenate([*map(_logs, self.split(point)), point[..., -1:]], axis=-1)
 
     def shift(self, before: Vector, after: Vector) -> float:
         """The largest of the players' total variations between two points."""
@@ -102,6 +106,16 @@ class Equations:
     def weight(self, point: Vector) -> Vector:
         """How the squares of the parts of a step add up to its length; see :meth:`tangent`."""
         return np.append(np.exp(point[:-1]), (1 + point[-1]) ** -2.0)
+
+    def index(self, point: Vector) -> int:
+        """The sign of the determinant of the Jacobian at fixed λ: 1, −1, or 0 where it is singular.
+
+        All logit equilibria at one λ have indices that sum to 1, if none of them is singular: the
+        map is the identity but for something bounded, so its degree is 1.
+        """
+        fixed = np.zeros(len(point))
+        fixed[-1] = 1.0
+        return int(np.linalg.slogdet(self.bordered(point, fixed))[0])
 
     def correct(self, point: Vector, border: Vector, goal: float) -> tuple[Vector, float, bool]:
         """Newton on the hyperplane through ``point`` normal to ``border``.
@@ -178,6 +192,11 @@ def in_own_units(*payoffs: Vector) -> tuple[Equations, float]:
         centred.append(payoff - middle)
     unit = 2 * float(max(np.abs(payoff).max() for payoff in centred)) or 1.0
     return Equations(*(payoff / unit for payoff in centred)), unit
+
+
+def _product(matrix: Vector, vector: Vector) -> Vector:
+    """Matrix times vector, or of each of a batch."""
+    return matrix @ vector if vector.ndim == 1 else (matrix @ vector[..., None])[..., 0]
 
 
 def _logs(logits: Vector) -> Vector:
