@@ -24,6 +24,7 @@ COMMANDS = (
     "merge",
     "certify",
     "game",
+    "branches",
     "explore",
     "reproduce",
     "env",

@@ -5,7 +5,19 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from taut.cli import audit, certify, compare, env, explore, game, ls, merge, report, reproduce
+from taut.cli import (
+    audit,
+    branches,
+    certify,
+    compare,
+    env,
+    explore,
+    game,
+    ls,
+    merge,
+    report,
+    reproduce,
+)
 from taut.cli.errors import typer
 from taut.cli.help import CommandGroup, examples
 
@@ -39,7 +51,7 @@ def _main(
 
 
 # In the order in which people come to use them.
-for command in (audit, report, compare, ls, merge, certify, game, explore):
+for command in (audit, report, compare, ls, merge, certify, game, branches, explore):
     app.add_typer(command.app)  # without a name: its command is ours
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(env.app)

@@ -8,6 +8,7 @@ behave, :func:`anneal` follows the temperature down to a Nash equilibrium,
 :func:`policy_sensitivity` and :func:`largest_scale` softmax policies.
 """
 
+from taut.games._files.players import read_players
 from taut.games._files.read import Payoffs, read
 from taut.games.anneal import Annealed, anneal
 from taut.games.branches_answer import LogitBranch, LogitBranches, LogitPoints
@@ -17,6 +18,7 @@ from taut.games.logit import logit_equilibrium
 from taut.games.logit_answer import LogitCertificate, LogitEquilibrium
 from taut.games.logit_branches import logit_branches
 from taut.games.plot import check_plot, plot_gap
+from taut.games.plot_branches import plot_branches
 from taut.games.policy import Sensitivity, largest_scale, policy_sensitivity
 from taut.games.solution import Solution
 from taut.games.solve import solve
@@ -39,8 +41,10 @@ __all__ = [
     "largest_scale",
     "logit_branches",
     "logit_equilibrium",
+    "plot_branches",
     "plot_gap",
     "policy_sensitivity",
     "read",
+    "read_players",
     "solve",
 ]

@@ -187,4 +187,3 @@ class LogitBranches(Answer):
             f"{found} equilibria at temperature {self.temperature:.4g} (at least {exist} exist) "
             f"on {len(self.branches)} branches with {len(self.bifurcations)} bifurcations"
         )
-

@@ -104,7 +104,9 @@ def logit_branches(
     )
 
 
-def _branch(equations: Equations, judge: Judge, one: Branch, unit: float, tau: float) -> LogitBranch:
+def _branch(
+    equations: Equations, judge: Judge, one: Branch, unit: float, tau: float
+) -> LogitBranch:
     points = [place.point for place in one.places if place.point[-1] > 0]  # τ is infinite at λ = 0
     return LogitBranch(_points(equations, judge, points, unit, tau), one.origin, one.ends)
 
@@ -149,7 +151,7 @@ def _above(upper: Vector, norm: Norm, theorem: str, quantity: str) -> Bound:
 
 
 def _tables(payoffs: Any) -> list[Vector]:
-    """Every player's payoffs in float64, checked, without an offset that can be taken off exactly."""
+    """Every player's payoffs in float64, checked, without offsets that come off exactly."""
     if isinstance(payoffs, Payoffs):
         payoffs = (payoffs.row, payoffs.column)
     if not isinstance(payoffs, (list, tuple)) and np.ndim(payoffs) < 1:
@@ -163,8 +165,8 @@ def _tables(payoffs: Any) -> list[Vector]:
     for i, table in enumerate(tables):
         if table.shape != shape or table.ndim != len(tables) or 0 in shape:
             raise ValueError(
-                f"{len(tables)} players need payoffs with {len(tables)} axes, one for each player's "
-                f"strategies, all of one shape; those of player {i + 1} have shape {table.shape}"
+                f"{len(tables)} players need payoffs with {len(tables)} axes, one for each "
+                f"player's strategies, all of one shape; those of player {i + 1} have shape {table.shape}"
                 + (f", those of player 1 {shape}" if table.shape != shape else "")
             )
     return tables

@@ -45,7 +45,6 @@ def plot_gap(
     beside those of others, for comparison, the better bound of these two.
     """
     check_plot(path)
-    ending = Path(path).suffix.lower()
     with needing("plots need altair and vl-convert", "plot"):
         import altair
         import vl_convert  # noqa: F401  (altair saves with it)
@@ -87,6 +86,12 @@ def plot_gap(
     chart = chart.configure_legend(
         orient="bottom", direction="vertical", labelLimit=500, symbolType="stroke"
     )
+    save_chart(chart, path)
+
+
+def save_chart(chart: Any, path: str | os.PathLike[str]) -> None:
+    """Write a chart of Altair into an .svg, .png or .html file that works offline."""
+    ending = Path(path).suffix.lower()
     drawn: Any = io.BytesIO() if ending == ".png" else io.StringIO()
     chart.save(drawn, format=ending[1:], **({"inline": True} if ending == ".html" else {}))
     write_whole(drawn.getvalue(), Path(path))

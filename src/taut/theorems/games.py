@@ -102,8 +102,8 @@ GAMES = (
         "a matrix A and r < (1 − k)/l, there is exactly one zero within r of z, a logit "
         "equilibrium, whose strategies differ from σ(z) by at most r in l_1",
         "all games of finitely many players, all z and τ > 0",
-        "E|ξη − E ξη| ≤ 1 for centred ξ, η whose values span at most 2, so the second derivative of "
-        "σ is at most 1 from (l_∞, l_∞) to l_1; then Newton and Kantorovich",
+        "E|ξη − E ξη| ≤ 1 for centred ξ, η whose values span at most 2, so the second derivative "
+        "of σ is at most 1 from (l_∞, l_∞) to l_1; then Newton and Kantorovich",
         "L is attained by two players, one with four equally likely strategies and the other with "
         "payoffs ±R; the radius tends to the distance as z tends to the equilibrium",
         "taut, after Kantorovich",

@@ -25,6 +25,7 @@ __all__ = [
     "from_json",
     "from_nashpy",
     "from_npy",
+    "gambit_game",
     "is_game",
     "utf8",
 ]
@@ -192,13 +193,17 @@ def from_gambit(game: Any, where: str) -> Found:
 
 
 def from_gambit_file(path: str, suffix: str) -> Found:
-    """A game in Gambit's own format, strategic (.nfg) or extensive (.efg)."""
+    """A two-player game in Gambit's own format, strategic (.nfg) or extensive (.efg)."""
+    return from_gambit(gambit_game(path, suffix), path)
+
+
+def gambit_game(path: str, suffix: str) -> Any:
+    """The pygambit game in a file."""
     with needing(f"{path}: Gambit's {suffix} files need pygambit", packages="pygambit"):
         pygambit: Any = importlib.import_module("pygambit")
     parse = pygambit.read_nfg if suffix == ".nfg" else pygambit.read_efg
     text = utf8(path)
     try:
-        game = parse(io.StringIO(text))
+        return parse(io.StringIO(text))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return from_gambit(game, path)

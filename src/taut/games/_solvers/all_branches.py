@@ -125,8 +125,15 @@ class Explorer:
             # The orientation belongs to a direction: the matrix has the tangent as a row.
             start = Place(point, *self.equations.tangent(point, rest[0] * side))
             halves.append(
-                trace(self.equations, start, self.target, self.max_steps, longest=LONGEST,
-                      least=0.99 * self.unique_below, watch=self._watched)  # fmt: skip
+                trace(
+                    self.equations,
+                    start,
+                    self.target,
+                    self.max_steps,
+                    longest=LONGEST,
+                    least=0.99 * self.unique_below,
+                    watch=self._watched,
+                )
             )
             if halves[-1].end == "closed":
                 break

@@ -2,8 +2,8 @@
 
 The logit equilibria of a game for all λ = 1/τ form curves; the principal branch starts with the
 uniform strategies at λ = 0 (McKelvey and Palfrey 1995). Curves may fold back, so λ is no parameter
-of them. At an exact symmetry the branch that keeps the symmetry is followed, so that the answer does
-not depend on how strategies are labelled.
+of them. At an exact symmetry the branch that keeps the symmetry is followed, so that the answer
+does not depend on how strategies are labelled.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ class Equations:
         ends = np.cumsum([0, *payoffs[0].shape]).tolist()
         self.parts = [slice(ends[i], ends[i + 1]) for i in self.players]
 
-
     def split(self, point: Vector) -> list[Vector]:
         """Each player's part of a point."""
         return [point[..., part] for part in self.parts]

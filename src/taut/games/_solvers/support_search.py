@@ -1,8 +1,8 @@
 """Nash equilibria by their supports: starting points for the search at low temperatures.
 
-Near every regular Nash equilibrium there is a logit equilibrium once τ is small, but Newton's method
-for that one converges only from very near. The strategies that are played in a Nash equilibrium
-gain the same; for given supports these are equations without τ, linear for two players.
+Near every regular Nash equilibrium there is a logit equilibrium once τ is small, but Newton's
+method for that one converges only from very near. The strategies that are played in a Nash
+equilibrium gain the same; for given supports these are equations without τ, linear for two players.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def nash_candidates(
                 yield game.normalised(np.append(logits, lam))
 
 
-def _choices(
-    sizes: tuple[int, ...], most: int, rng: np.random.Generator
-) -> Iterator[Supports]:
+def _choices(sizes: tuple[int, ...], most: int, rng: np.random.Generator) -> Iterator[Supports]:
     """All choices of supports, or ``most`` of them at random."""
     if np.prod([2.0**n - 1 for n in sizes]) <= most:
         subsets = [
@@ -109,4 +107,3 @@ def _indifferent(
         if not np.abs(unknown).max() < 1e6:
             return None
     return None
-
