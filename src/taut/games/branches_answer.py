@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from taut._base.bound import Bound
-from taut.games._solvers.logit_equations import Vector
 from taut.games.answer import Answer
+
+Vector = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +55,12 @@ class LogitPoints(Answer):
     @property
     def scale(self) -> Vector:
         """λ = 1/τ of each point."""
-        return 1 / np.asarray(self.temperature)
+        return np.asarray(1 / np.asarray(self.temperature))
 
     @property
     def proved(self) -> Vector:
         """Whether an exact logit equilibrium is proved to lie near, for each point."""
-        return np.isfinite(self.distance.upper)
+        return np.asarray(np.isfinite(self.distance.upper))
 
     def __str__(self) -> str:
         worst = np.max(self.exploitability.upper, initial=0.0)

@@ -13,7 +13,7 @@ from taut._base.checks import as_float_array, finite_above_zero, whole_number
 from taut._base.norm import Norm, lp
 from taut._base.rounding import EPS, plus
 from taut.games._files.read import Payoffs
-from taut.games._solvers.all_branches import Branch, Explorer
+from taut.games._solvers.all_branches import Explorer, TracedBranch
 from taut.games._solvers.logit_equations import Equations, Vector, in_own_units
 from taut.games._solvers.logit_proof import Judge
 from taut.games._solvers.prepare import LARGEST, SMALLEST
@@ -73,7 +73,7 @@ def logit_branches(
     >>> print(found)
     3 equilibria at temperature 0.01 (at least 3 exist) on 2 branches with 1 bifurcations
     >>> found.equilibria.strategies[0].round(3)
-    array([[0.335, 0.665],
+    array([[0.336, 0.664],
            [1.   , 0.   ],
            [0.   , 1.   ]])
     """
@@ -105,7 +105,7 @@ def logit_branches(
 
 
 def _branch(
-    equations: Equations, judge: Judge, one: Branch, unit: float, tau: float
+    equations: Equations, judge: Judge, one: TracedBranch, unit: float, tau: float
 ) -> LogitBranch:
     points = [place.point for place in one.places if place.point[-1] > 0]  # τ is infinite at λ = 0
     return LogitBranch(_points(equations, judge, points, unit, tau), one.origin, one.ends)
@@ -166,8 +166,8 @@ def _tables(payoffs: Any) -> list[Vector]:
         if table.shape != shape or table.ndim != len(tables) or 0 in shape:
             raise ValueError(
                 f"{len(tables)} players need payoffs with {len(tables)} axes, one for each "
-                f"player's strategies, all of one shape; those of player {i + 1} have shape {table.shape}"
-                + (f", those of player 1 {shape}" if table.shape != shape else "")
+                f"player's strategies, all of one shape; those of player {i + 1} have shape "
+                f"{table.shape}" + (f", those of player 1 {shape}" if table.shape != shape else "")
             )
     return tables
 

@@ -30,7 +30,7 @@ LEVELS = 5  # values of λ at which the search starts
 ROUNDS = 3  # searches, while the indices of what was found show that something is missing
 
 
-class Branch(NamedTuple):
+class TracedBranch(NamedTuple):
     """The points of a branch, where it was found, and why each of its ends is one."""
 
     places: list[Place]
@@ -54,7 +54,7 @@ class Explorer:
         self.watch, self.rng = watch, rng
         # In these units two strategies differ by at most 1: below, answers to answers contract.
         self.unique_below = 2 / max(len(equations.payoffs) - 1, 1)
-        self.branches: list[Branch] = []
+        self.branches: list[TracedBranch] = []
         self.points: list[BranchPoint] = []
         self.stopped = False
 
@@ -67,7 +67,7 @@ class Explorer:
         at = Place(uniform, *self.equations.tangent(uniform, up))
         found = trace(self.equations, at, self.target, self.max_steps, longest=LONGEST,
                       watch=self._watched)  # fmt: skip
-        self._keep(Branch(found.places, "uniform", ("uniform", found.end)))
+        self._keep(TracedBranch(found.places, "uniform", ("uniform", found.end)))
         if self.target <= self.unique_below:  # there is no other equilibrium
             return
         for _ in range(ROUNDS if starts else 0):
@@ -97,7 +97,7 @@ class Explorer:
         self.stopped = self.stopped or (self.watch is not None and bool(self.watch(step, share)))
         return self.stopped
 
-    def _keep(self, branch: Branch) -> None:
+    def _keep(self, branch: TracedBranch) -> None:
         """Enter a branch, and follow those that cross it."""
         self.branches.append(branch)
         equations = self.equations
@@ -141,14 +141,14 @@ class Explorer:
         ends = (halves[0].end, halves[-1].end)
         turned = [place._replace(tangent=-place.tangent) for place in back]
         places = turned + (halves[1].places[1:] if len(halves) > 1 else [])
-        self._keep(Branch(places, origin, ends))
+        self._keep(TracedBranch(places, origin, ends))
 
     def _known(self, point: Vector) -> bool:
         """Whether a point lies on a branch that was followed."""
         crossed = (at for branch in self.branches for at in self._at(branch, point[-1]))
         return any(self.equations.shift(point, other) < SAME for other in crossed)
 
-    def _at(self, branch: Branch, lam: float) -> Iterator[Vector]:
+    def _at(self, branch: TracedBranch, lam: float) -> Iterator[Vector]:
         """The points of a branch with this λ."""
         fixed = np.zeros(len(branch.places[0].point))
         fixed[-1] = 1.0

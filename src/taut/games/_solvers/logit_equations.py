@@ -6,7 +6,6 @@ first player, of the second and so on, then λ = 1/τ.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -42,8 +41,10 @@ class Equations:
         if len(weights) == 2:
             return self.payoffs[i] if i < j else self.payoffs[i].T
         others = [k for k in self.players if k not in (i, j)]
-        operands = itertools.chain(*((weights[k], [..., k]) for k in others))
-        table: Vector = np.einsum(self.payoffs[i], [*self.players], *operands, [..., i, j])
+        operands: list[Any] = [self.payoffs[i], [*self.players]]
+        for k in others:
+            operands += [weights[k], [..., k]]
+        table: Vector = np.einsum(*operands, [..., i, j])
         return table
 
     def gains(self, i: int, weights: list[Vector]) -> Vector:

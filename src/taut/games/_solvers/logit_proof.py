@@ -74,7 +74,7 @@ class Judge:
         defect, defect_error = self._defect(logits, weights, tau)
         matrix, matrix_error = self._derivative(weights, tau)
         try:
-            inverse = np.linalg.inv(matrix)
+            inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
         except np.linalg.LinAlgError:
             return math.inf
         size = _norm(inverse)
@@ -148,9 +148,9 @@ def _smallest_root(step: float, gap: float, bent: float) -> float:
     rest = down(room * room) - times(2, step, bent)
     if not (room > 0 and rest > 0):
         return math.inf
-    return over(times(2, step), down(room + down(math.sqrt(down(rest)))))
+    return float(over(times(2, step), down(room + down(math.sqrt(down(rest))))))
 
 
 def _norm(matrix: Vector) -> float:
     """The largest sum of a row, rounded up."""
-    return enlarged(float(np.abs(matrix).sum(axis=1).max()), matrix.shape[1])
+    return float(enlarged(float(np.abs(matrix).sum(axis=1).max()), matrix.shape[1]))

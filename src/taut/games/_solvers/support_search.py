@@ -89,15 +89,15 @@ def _indifferent(
             left[own] = gains - unknown[total + i]
             matrix[total + i, own] = 1
             left[total + i] = weights[i].sum() - 1
-        other = np.flatnonzero(~played)  # these are not played
-        matrix[other] = np.eye(len(unknown))[other]
-        ahead, left[other] = left[other], unknown[other]
+        idle = np.flatnonzero(~played)
+        matrix[idle] = np.eye(len(unknown))[idle]
+        ahead, left[idle] = left[idle], unknown[idle]
         if np.abs(left).max() < EXACT:
             good = np.all(ahead < EXACT) and np.all(unknown[:total][played] > 0)
             if not good:
                 return None
             behind = np.zeros(total)
-            behind[other] = ahead
+            behind[idle] = ahead
             with np.errstate(divide="ignore"):
                 return _Candidate(np.log(np.where(played, unknown[:total], 0)), behind)
         try:
