@@ -100,6 +100,75 @@ def test_lower_side_is_what_its_direction_reaches(p):
         assert reached == pytest.approx(bound.lower, rel=1e-6, abs=1e-300)
 
 
+def hostile_rows(rng, count):
+    """Ties, near ties, masks, one large logit, flat rows and logits far from 0."""
+    for k in range(count):
+        n = int(rng.choice([2, 3, 7, 40, 130]))
+        x = rng.standard_normal(n) * 10 ** rng.uniform(-6, 1.5)
+        if k % 7 == 1:
+            x = np.round(x)
+        elif k % 7 == 2:
+            x[rng.integers(n)] += 10 ** rng.uniform(0, 2.8)
+        elif k % 7 == 3:
+            x[1:][rng.random(n - 1) < 0.3] = -math.inf
+        elif k % 7 == 4:
+            x = np.where(np.arange(n) < 2, 0, x - 10 ** rng.uniform(-3, 2.7))
+            x[0] += 10.0 ** rng.uniform(-16, -1)
+        elif k % 7 == 5:
+            x = 1e-12 * x
+        elif k % 7 == 6:
+            x = x + 1e15
+        yield x
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lower_side_is_never_above_the_exact_quotient(dtype):
+    """The proof of its rounding: the quotient of the same direction, in 700 digits."""
+    from flint import arb, ctx
+
+    from taut._softmax.any_p import _compiled
+    from taut._softmax.exact import exact_constants
+
+    rng = np.random.default_rng(7)
+    ctx.dps = 700
+    for x in hostile_rows(rng, 140):
+        x = x.astype(dtype)
+        q, scale = (
+            float(rng.choice([2.0001, 2.1, 3.0, 30.0, 5000.0])),
+            float(rng.choice([1, 0.3, 7])),
+        )
+        found = _compiled(x, q, scale, exact_constants(x, scale))
+        if float(found.value) == 0:
+            continue
+        shown = x > -math.inf
+        z, v = [arb(float(t)) for t in x[shown]], [arb(float(t)) for t in found.direction[shown]]
+        weights = [((t - arb(float(x.max()))) * arb(scale)).exp() for t in z]
+        total = sum(weights, arb(0))
+        mean = sum((a * b for a, b in zip(weights, v, strict=True)), arb(0)) / total
+        image = [a / total * abs(b - mean) for a, b in zip(weights, v, strict=True)]
+        above, below = (
+            sum((abs(t) ** arb(q) for t in w if not t.contains(0)), arb(0)) for w in (image, v)
+        )
+        assert arb(float(found.value)) <= arb(scale) * (above / below) ** (1 / arb(q))
+
+
+def test_compiled_and_portable_search_agree(monkeypatch):
+    import taut._softmax.any_p as module
+
+    rng = np.random.default_rng(3)
+    for n in (3, 20, 100):
+        x = rng.standard_normal((20, n)) * np.geomspace(0.02, 20, 20)[:, None]
+        x[::4] = np.round(x[::4])
+        for p in (1.2, 2.1, 3.0, 50.0):
+            compiled = taut.local_lipschitz(x, p)
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "_compiled", lambda *_, **__: None)
+                portable = taut.local_lipschitz(x, p)
+            assert (compiled.rounding, portable.rounding) == ("proved", "estimated")
+            np.testing.assert_array_equal(compiled.upper, portable.upper)
+            np.testing.assert_allclose(compiled.lower, portable.lower, rtol=2e-3)
+
+
 @pytest.mark.theorem("dual", "holds")
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=8), st.floats(1.01, 1.99))
 def test_dual_exponents_share_their_norm(x, p):

@@ -112,3 +112,28 @@ def times_power(_context: Any, y: Any, k: Any) -> Any:
 
     places = 23 if is_single(y) else 52
     return lanewise((y, k), make)
+
+
+@intrinsic
+def significand(_context: Any, x: Any) -> Any:
+    """x·2^−k in [√½, √2) for a normal x > 0, with k = ``binary_exponent(x)``."""
+    return lanewise((x,), lambda builder, x: _split(builder, x)[0])
+
+
+@intrinsic
+def binary_exponent(_context: Any, x: Any) -> Any:
+    """The integer k, as a float64, for which x·2^−k lies in [√½, √2); x > 0 and normal."""
+    return lanewise((x,), lambda builder, x: _split(builder, x)[1])
+
+
+def _split(builder: Any, x: Any) -> tuple[Any, Any]:
+    """Significand and exponent of a float64 by operations on its bits, which LLVM can vectorise."""
+    integer = ir.IntType(64)
+    bits = builder.bitcast(x, integer)
+    # √½ is where the exponent changes; 1.5·2^52 turns the small integer k into a float.
+    above = builder.sub(bits, ir.Constant(integer, 0x3FE6A09E667F3BCD))
+    k = builder.ashr(above, ir.Constant(integer, 52))
+    mantissa = builder.sub(bits, builder.shl(k, ir.Constant(integer, 52)))
+    shifted = builder.bitcast(builder.add(k, ir.Constant(integer, 0x4338000000000000)), x.type)
+    exponent = builder.fsub(shifted, ir.Constant(x.type, 1.5 * 2.0**52))
+    return builder.bitcast(mantissa, x.type), exponent

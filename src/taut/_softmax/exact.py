@@ -42,7 +42,7 @@ class Exact(NamedTuple):
 def exact_constants(x: Array, scale: float) -> Exact:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits (last axis), scale ≥ 0; NaN and +inf are refused."""
     found = None
-    if _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
+    if kernel_takes(scale):
         if plain_with_gradient(x):
             from taut._softmax.torch_function import constant_lines  # imports torch
 
@@ -67,6 +67,11 @@ def exact_constants(x: Array, scale: float) -> Exact:
         relative,
         absolute,
     )
+
+
+def kernel_takes(scale: float) -> bool:
+    """Whether compiled code can work with the scale."""
+    return _SMALLEST_SCALE <= scale <= _LARGEST_SCALE
 
 
 def _exact(lines: Sequence[Array], x: Array, scale: float) -> Exact:

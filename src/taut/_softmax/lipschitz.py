@@ -149,9 +149,9 @@ def local_lipschitz(
     >>> local_lipschitz([0.0, 0.0])
     Bound(exact 0.5, l2, at the given point; local-2)
     >>> local_lipschitz([2.0, 0.0, -1.0], p=3)
-    Bound(between 0.220002 and 0.231773, l3, at the given point; local-p-bracket; ...)
+    Bound(between 0.220002 and 0.231773, l3, at the given point; local-p-bracket)
     >>> local_lipschitz([2.0, 0.0, -1.0], p=3, tight=True)
-    Bound(between 0.220002 and 0.220223, l3, at the given point; local-p-dual; rounding estimated)
+    Bound(between 0.220002 and 0.220223, l3, at the given point; local-p-dual)
     """
     several = isinstance(p, (tuple, list)) or (isinstance(p, Sequence) and not isinstance(p, str))
     if several and q is not None:

@@ -6,11 +6,12 @@ import math
 
 from taut._base.array import Array, lp_norm, namespace, positions, stop_gradient
 from taut._base.checks import check_logits, check_range, dual_exponent, exponent
-from taut._softmax.any_p import any_p, power_direction, signed_power
+from taut._softmax.any_p import any_p, power_direction
 from taut._softmax.exact import Exact
 from taut._softmax.functions import softmax
 from taut._softmax.jacobian import covariance_product
 from taut._softmax.mixed import half_signs, inf_to_one, largest_column, one_to_q
+from taut._softmax.power_method import signed_power
 from taut._softmax.secular import analyse, eigenvector
 from taut._softmax.sides import Sides
 

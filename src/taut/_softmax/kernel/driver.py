@@ -25,6 +25,8 @@ from taut._softmax.kernel.along_rows import constants_along_rows
 from taut._softmax.kernel.arithmetic import LN2, limits
 from taut._softmax.kernel.error import error_bound
 from taut._softmax.kernel.gradients import fill_gradients
+from taut._softmax.kernel.lower_sides import fill_lower_sides
+from taut._softmax.kernel.power_method import STILL
 from taut._softmax.kernel.side_by_side import constants_side_by_side
 
 Matrix = np.ndarray[Any, np.dtype[Any]]
@@ -99,6 +101,31 @@ def row_gradients(x: Matrix, weights: Matrix, scale: float, threads: int) -> tup
     return out, not any(wrong)
 
 
+def row_lower_sides(
+    x: Matrix, roots: Matrix, q: float, scale: float, converged: bool, threads: int
+) -> tuple[Matrix, Matrix]:
+    """A proved lower bound of λ‖M‖_q of every row, 2 < q, and the direction that reaches it.
+
+    ``roots`` are the 2-norms, to which the search looks for a start. ``converged`` takes all steps,
+    also those that gain little.
+    """
+    rows = np.require(x, requirements=["C", "A"]).reshape(-1, x.shape[-1])
+    starts = np.ascontiguousarray(roots, dtype=np.float64).reshape(-1)
+    directions, out = np.empty(rows.shape), np.empty(len(rows))
+    kernel, still = _compiled_lower_sides(x.dtype.char), -1.0 if converged else STILL
+    # A row takes about fifty times as long as its constants.
+    count = max(1, min(threads, 50 * x.size // SHARE))
+    step = max(1, -(-len(rows) // count))
+
+    def work(first: int) -> None:
+        part = slice(first, first + step)
+        kernel(rows[part], starts[part], q, scale, still, directions[part], out[part])
+
+    if x.size:
+        in_threads(work, list(range(0, len(rows), step)))
+    return out.reshape(x.shape[:-1]), directions.reshape(x.shape)
+
+
 def _chunks(x: Matrix, parts: int) -> Iterator[tuple[int, Matrix]]:
     """Parts of ``x`` with the number of their first row, as views.
 
@@ -143,6 +170,16 @@ def _compiled_gradients(char: str) -> Callable[..., int]:
     rows = types.Array(element, 2, "C", readonly=True)
     weights, out = types.Array(types.float64, 2, "C"), types.Array(element, 2, "C")
     return compiled(fill_gradients, types.int64(rows, weights, types.float64, out))
+
+
+@lru_cache
+def _compiled_lower_sides(char: str) -> Callable[..., None]:
+    """The same for lower sides of other norms."""
+    element = types.float32 if char == "f" else types.float64
+    rows = types.Array(element, 2, "C", readonly=True)
+    number = types.float64
+    line, table = types.Array(number, 1, "C"), types.Array(number, 2, "C")
+    return compiled(fill_lower_sides, types.void(rows, line, number, number, number, table, line))
 
 
 def fill_constants(

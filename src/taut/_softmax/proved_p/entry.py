@@ -15,14 +15,17 @@ from taut._softmax.proved_p.nodes import Nodes, make_nodes
 from taut._softmax.proved_p.search import certify
 from taut._softmax.proved_p.suprema import Vector
 
-_ROUNDING = 1.0 + 1e-13  # every returned bound is inflated by this
+_ROUNDING = 1.0 + 1e-13  # every returned bound is inflated by this: see section 6 of the proof
 _FINEST = 1e-3  # the smallest excess that is tried
 _PLAIN = (_FINEST, 1e-2)  # tried first, without second-order conditions
 _SHRINK = 0.45  # from one trial of the ladder to the next; its square root after a failure ...
-_GIVE_UP = 0.7  # ... until it is above this
+_GIVE_UP = 0.9  # ... until it is above this
+_WIDE = 1e-2  # an excess above this is worth more work
 _SMALLEST_Q = 2.002  # below it Riesz-Thorin is within 2^(1 - 2/q) - 1 < 7e-4 of the norm
 _LARGEST_Q = 1024.0  # above it rounding of the powers is no longer far below the slack
-_BUDGET = 400_000  # pairs of one-dimensional suprema for a row: about 0.2 s, rarely needed
+_BUDGET = 400_000  # pairs of one-dimensional suprema for a row: about 0.1 s, rarely needed
+_WIDE_BUDGET = 1_500_000  # as long as the excess is wide
+_TRIAL_BUDGET = 600_000  # for each trial: those that need more seldom end well
 _PLAIN_BUDGET = 60_000  # for each plain trial
 _EXCLUDING = 12  # nodes with an excluded interval; each needs a scan of its own as the inner one
 _NEGLIGIBLE = 0.05  # an excluded interval this short is not worth that scan
@@ -78,11 +81,16 @@ def _improve(entries: Vector, tail: float, q: float, lower: float, best: float) 
         if proved:
             best = bound * _ROUNDING
             break
-    budget, shrink = _BUDGET, _SHRINK
-    while best > lower * (1.0 + 1.01 * _FINEST) and budget > 0 and shrink < _GIVE_UP:
+    spent, shrink = 0, _SHRINK
+    while best > lower * (1.0 + 1.01 * _FINEST) and shrink < _GIVE_UP:
+        budget = (_WIDE_BUDGET if best > lower * (1.0 + _WIDE) else _BUDGET) - spent
+        if budget <= 0:
+            break
+        budget = min(budget, _TRIAL_BUDGET)
         excess = max(_FINEST, shrink * (best / lower - 1.0))
         bound = lower * (1.0 + excess)
-        proved, budget = _prove(nodes, first, tail, q, bound, best, excess, budget)
+        proved, left = _prove(nodes, first, tail, q, bound, best, excess, budget)
+        spent += budget - left
         if proved:
             best = bound * _ROUNDING
         else:

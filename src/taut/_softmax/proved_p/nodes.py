@@ -53,7 +53,11 @@ def _bin(small: Vector) -> tuple[Vector, Vector]:
     grid = np.unique(np.concatenate(([0.0, bottom, top], top * (bottom / top) ** fraction[1:-1])))
     left = np.clip(np.searchsorted(grid, small, side="right") - 1, 0, grid.size - 2)
     share = np.clip((small - grid[left]) / (grid[left + 1] - grid[left]), 0.0, 1.0)
-    weight = np.bincount(left, 1.0 - share, grid.size) + np.bincount(left + 1, share, grid.size)
+    # Suprema are >= 0, so weights may be enlarged: by the rounding of the shares and of their sum.
+    eps = 2.0**-52
+    below = np.bincount(left, (1.0 - share) + 4 * eps, grid.size)
+    above = np.bincount(left + 1, share * (1.0 + 4 * eps), grid.size)
+    weight = (below + above) * (1.0 + (small.size + 4) * eps)
     used = weight > 0.0
     used[0] = False  # the node at 0 contributes nothing
     return grid[used][::-1].copy(), weight[used][::-1].astype(np.float64)

@@ -15,6 +15,7 @@ from taut._softmax.proved_p.dual import Matrix, Point, Problem
 from taut._softmax.proved_p.suprema import Vector
 
 _SLACK = 1e-11  # of all magnitudes, as in the dual value
+_MISMATCH = 1e-12  # of the target: the row sums to 1 only within rounding
 # an end of a piece: v_1, d, dual value, multiplier nu = p |y|^(p-1) sign(y), y
 FIRST, D, VALUE, NU, Y = range(5)
 
@@ -62,6 +63,8 @@ def scanned_is_inner(problem: Problem, piece: Matrix) -> bool:
     d_a, d_b = piece[0, D], piece[1, D]
     least = min(abs(d_a), abs(d_b)) if d_a * d_b > 0.0 else 0.0
     most = max(abs(piece[0, FIRST]), abs(piece[1, FIRST]))
+    if problem.scanned_excluded < 1e-6:  # the rounding of v_1 = d + m would count
+        return False
     return most < (1.0 - 1e-9) * problem.scanned_excluded * least
 
 
@@ -72,9 +75,12 @@ def piece_bound(problem: Problem, piece: Matrix) -> float:
     a, b = piece[0, VALUE] + lost_a, piece[1, VALUE] + lost_b
     change = problem.tail * (piece[1, FIRST] - piece[0, FIRST])
     change -= problem.scale * (piece[1, D] - piece[0, D])
-    bulge = max(0.0, -(piece[1, NU] - piece[0, NU]) * change) * (1.0 + 1e-9)
+    largest = problem.tail * max(abs(piece[0, FIRST]), abs(piece[1, FIRST]))
+    largest += problem.scale * max(abs(piece[0, D]), abs(piece[1, D]))
+    steps = piece[1, NU] - piece[0, NU]
+    bulge = (max(0.0, -steps * change) + abs(steps) * _MISMATCH * largest) * (1.0 + 1e-9)
     highest = max(a, b)
     if bulge > abs(b - a):  # the top of a + (b - a) x + bulge x (1 - x) lies inside
         highest = 0.5 * (a + b) + 0.25 * bulge + 0.25 * (b - a) ** 2 / bulge
-    slack = _SLACK * (lost_a + lost_b + bulge + abs(a) + abs(b))
+    slack = _SLACK * (1.0 + bulge + abs(a) + abs(b))
     return highest - min(lost_a, lost_b) + slack
