@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from taut.reproduce import Options, run
+from taut.reproduce.experiments import certified_vit
+from taut.reproduce.lipschitz import image_run
 from taut.reproduce.lipschitz.digits import read_digits, shifted
 from taut.reproduce.lipschitz.image_run import ImageRun, judged, train_classifier
 
@@ -64,6 +66,29 @@ def test_a_short_training_is_certified_and_attacked(folder):
     assert record["certified_radius_of_attacked"] <= record["attack_radius_of_correct"]
     assert record["mean_radius_in_float32"] < record["mean_radius"]
     assert record["certified"]["1.0"] <= record["certified"]["0.1"] <= record["accuracy"]
+
+
+def test_the_quick_experiment_makes_its_page_and_resumes(folder, tmp_path, monkeypatch):
+    options = Options(quick=True, data=(str(folder),), folder=tmp_path, limit=2)
+    monkeypatch.setattr(image_run, "SIZES", {**image_run.SIZES, "width": 16, "hidden": 16})
+    methods = {certified_vit.OURS: ("taut", 1, 2.5, 8), "not there": ("another", 1, 1.0, 0)}
+    monkeypatch.setattr(certified_vit, "METHODS", methods)
+    true = image_run.train_classifier
+    monkeypatch.setattr(image_run, "train_classifier", lambda run, *rest: _missing(run, rest, true))
+    result = run("certified-vit", options)
+    assert result.claims[2].agrees is True  # nothing was broken
+    assert [row[0] for row in result.tables[0].rows] == [certified_vit.OURS]
+    assert result.remarks[-1] == "Not measured: not there (no such package)."
+    assert result.settings["attacked"] == 2
+    assert [curve.name for curve in result.plots[0].curves] == [certified_vit.OURS]
+    monkeypatch.setattr(image_run, "train_classifier", lambda run, *rest: _missing(run, rest, None))
+    assert run("certified-vit", options).tables == result.tables
+
+
+def _missing(run, rest, train):
+    if run.method == "another":
+        raise ImportError("no such package")
+    return train(run, *rest)
 
 
 @pytest.mark.slow

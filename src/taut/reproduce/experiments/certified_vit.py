@@ -18,10 +18,10 @@ from taut.reproduce.options import Options
 from taut.reproduce.result import Claim, Curve, Plot, Result, ResultTable
 
 SEEDS, EPOCHS = 3, 12
-METHODS = {  # method, blocks or hidden layers, temperature
-    "LipschitzTransformer": ("taut", 1, 4.0),
-    "deel-torchlip, 1-Lipschitz MLP": ("torchlip", 2, 3.5),
-    "ordinary ViT, AdamW": ("plain", 1, 1.0),
+METHODS = {  # method, blocks or hidden layers, temperature, hidden layer that sees all patches
+    "LipschitzTransformer": ("taut", 1, 2.5, 256),
+    "deel-torchlip, 1-Lipschitz MLP": ("torchlip", 2, 2.5, 0),
+    "ordinary ViT, AdamW": ("plain", 1, 1.0, 0),
 }
 OURS = "LipschitzTransformer"
 # Mean radii of an ordinary one-layer network of the same size, in raw pixels: docs/results.
@@ -48,10 +48,10 @@ def run(options: Options) -> Result:
     most = options.size(len(digits.held_out), 20)
     found: dict[str, list[dict[str, Any]]] = {}
     remarks = []
-    for label, (method, layers, temperature) in METHODS.items():
+    for label, (method, layers, temperature, head) in METHODS.items():
         seeds = range(options.seed, options.seed + (1 if options.quick else SEEDS))
         attacked = most if label == OURS else -(-most // 4)  # ours has to withstand the most
-        runs = [ImageRun(method, layers, temperature, epochs, seed) for seed in seeds]
+        runs = [ImageRun(method, layers, temperature, epochs, seed, head) for seed in seeds]
         try:
             found[label] = [
                 _kept(
@@ -133,7 +133,8 @@ def _remarks(trained: int, ours: list[dict[str, Any]]) -> list[str]:
         "trained so that its logits move at most as far as the image does, in l2. Its attention, "
         "maps and activations keep lengths: all singular values are brought back to 1 after every "
         'step (`WeightLimits(model, method="orthogonal")`), the activation sorts pairs, and heads '
-        "pay only for tokens that many others look at.",
+        "pay only for tokens that many others look at. A hidden layer of 256 units "
+        "(`head=256`) sees all patches before the logits.",
         "",
         f"Data: MNIST's 10,000 test images, {trained:,} of them for training and "
         f"{ours[0]['held_out']:,} held out, pixels in [0, 1]. The training images are not used. "
@@ -146,19 +147,26 @@ def _remarks(trained: int, ours: list[dict[str, Any]]) -> list[str]:
         f"For comparison, radii of DeepT's ordinary network, one layer, same width, correct "
         f"images: {KNOWN}.",
         "",
-        "Temperature, rates and design were chosen in trials of seed 0 with the same held-out "
-        "images in view; no third set was kept. The rates of the other two networks were tuned "
-        "less. At 0.003 one seed of deel-torchlip ended in NaN, so it has 0.001; its temperature "
-        "is 3.5 where ours is 4. The ordinary network was tried with 0.002 and 0.006, which gave "
-        "the same accuracy, and had 94.5 % after 15 epochs.",
+        "The hidden layer and the temperature were chosen on 1,000 of the training images, "
+        "after training on the other 8,000 from seed 0: of 2, 2.5, 3, 3.5, 4 and 5 the "
+        "temperature with the largest mean radius at an accuracy of at least 98 %. Radius and "
+        "accuracy there were 1.12 and 97.7 %, **1.05 and 98.2 %**, 0.98 and 98.3 %, 0.92 and "
+        "98.2 %, 0.88 and 98.1 %, 0.80 and 99.0 %. Without the hidden layer it was 0.75 and "
+        "97.6 % at 4, and 512 units had 0.89 and 98.5 % there. deel-torchlip has the same "
+        "temperature, with which it had 1.07 and 96.9 % on these images. Rates and the rest of "
+        "the design had been chosen before, in trials of seed 0 with the held-out images in "
+        "view. The rates of the other two networks were tuned less. At 0.003 one seed of "
+        "deel-torchlip ended in NaN, so it has 0.001. The ordinary network was tried with 0.002 "
+        "and 0.006, which gave the same accuracy, and had 94.5 % after 15 epochs.",
         "",
-        "What it costs: twice the processor time of the ordinary network for as many steps. It "
-        "does not cost accuracy here, where epochs are few. Attention adds little on these images: "
-        "its scores depend on the tokens by ±0.05 at most, so that it looks by position. The "
-        "1-Lipschitz MLP has more weights and larger radii; its hidden layers see all of an image "
-        "at once, where ours see a patch at a time. In a trial of one seed and 6 epochs, "
-        "`head=256`, which adds such a layer, had 97.7 % at a mean radius of 0.88. Distances of "
-        "pairs of rows change nothing here, because rows that are orthonormal are √2 apart.",
+        "What it costs: about three times the processor time of the ordinary network for as many "
+        "steps. It does not cost accuracy here, where epochs are few. Attention adds little on "
+        "these images: its scores depend on the tokens by ±0.05 at most, so that it looks by "
+        "position. Without the hidden layer everything before the logits sees a patch at a time, "
+        "and the 1-Lipschitz MLP has larger radii: 0.92 against 0.78 (temperatures 3.5 and 4, "
+        "held-out images). "
+        "Distances of pairs of rows change nothing here, because rows that are orthonormal are √2 "
+        "apart.",
         "",
         "What failed, in trials of one seed: weights whose singular values are only kept *below* 1 "
         "(`soft_cap`) reached a mean radius of 0.52 at 95 % in 8 epochs, and 0.64 with the hidden "

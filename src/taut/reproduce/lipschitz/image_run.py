@@ -33,6 +33,8 @@ class ImageRun(NamedTuple):
     temperature
         What logits are multiplied by in the loss. The smaller it is, the larger the margins that
         are asked for, and the lower the accuracy (Béthune et al. 2022); no matter for ``"plain"``.
+    head
+        Units of a hidden layer that sees all patches, of ``"taut"``; 0 for none.
     """
 
     method: str
@@ -40,11 +42,13 @@ class ImageRun(NamedTuple):
     temperature: float
     epochs: int
     seed: int
+    head: int = 0
 
     @property
     def name(self) -> str:
         """A name for its file."""
-        return f"{self.method}-{self.layers}-t{self.temperature:g}-{self.epochs}-{self.seed}"
+        head = f"-h{self.head}" if self.head else ""
+        return f"{self.method}-{self.layers}{head}-t{self.temperature:g}-{self.epochs}-{self.seed}"
 
 
 def train_classifier(
@@ -137,7 +141,7 @@ def _built(run: ImageRun) -> tuple[nn.Module, Callable[[], object]]:
         raise ValueError(f"method must be taut, torchlip or plain, got {run.method!r}")
     model = LipschitzTransformer.of_images(
         CLASSES, layers=run.layers, target=1.0, activation="maxmin", sharpness=0.05,
-        **SIZES,
+        head=run.head or None, **SIZES,
     )  # fmt: skip
     return model, WeightLimits(model, method="orthogonal").start().after_step
 
