@@ -306,6 +306,7 @@ def caps(layers: int = 6, steps: int = 50) -> str:
         ("soft_cap", 0.0, 3),
         ("soft_cap", 0.05, steps),
         ("soft_cap", 0.1, steps),
+        ("soft_cap", 0.2, steps),
         ("hard_cap", 0.0, 3),
         ("hard_cap", 0.1, steps),
         ("normalise", 0.0, 3),

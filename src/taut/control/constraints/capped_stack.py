@@ -28,6 +28,7 @@ from taut.control.constraints.proved_norms import (
 
 METHODS = ("exact", "soft_cap", "hard_cap", "normalise")
 POWERS = {"soft_cap": (1,), "hard_cap": (32, 16, 8)}  # the first that reaches far enough is taken
+USED = 0.2  # share of a reserve: capping more often than needed costs less than proving more often
 AT_ONCE = 1 << 24  # entries that are capped at a time
 # Tall matrices, their Gram matrices, norms and limit, and the precision that the result is kept in:
 # the matrices with upper bounds on their norms, which prove nothing where they are NaN.
@@ -52,7 +53,7 @@ def capped_stack(
 ) -> CappedStack:
     """Cap finite matrices (b, m, n); those that are within the limit stay as they are.
 
-    With a reserve, matrices that have used up half of it are brought to limit·(1 − reserve).
+    With a reserve, matrices that have used up a fifth of it are brought to limit·(1 − reserve).
     Guesses of norms, if there are any, are tried first.
     """
     size = max(1, AT_ONCE // stack[0].numel())
@@ -81,7 +82,7 @@ def _capped(
     tall = stack if stack.shape[1] >= stack.shape[2] else stack.mT
     exponent = round(math.log2(limit))
     near_one = math.ldexp(limit, -exponent)  # a power of two, so that scaling rounds nothing
-    enough, target = near_one * (1 - reserve / 2), near_one * (1 - reserve)
+    enough, target = near_one * (1 - (1 - USED) * reserve), near_one * (1 - reserve)
     with without_autocast([stack]):
         scaled = tall.to(_precision(tall)) * 2.0**-exponent
         found = grams(scaled)

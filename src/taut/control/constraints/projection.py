@@ -41,8 +41,8 @@ class Projection(Constraint):
     norm
         ``"spectral"``, or ``"rms"`` for a limit in units of √(outputs/inputs) of each matrix.
     reserve
-        Share of the limit, such as 0.05, that a matrix is brought below it, once it has used up
-        half of that. Most steps are then proved by how far the matrix has moved since, without a
+        Share of the limit, such as 0.1, that a matrix is brought below it, once it has used up
+        a fifth of that. Most steps are then proved by how far the matrix has moved since, without a
         product of matrices. It costs a copy of the weights.
     roles
         Which maps: ``"query"``, ``"key"``, ``"value"``, ``"output"``, ``"gate"``, ``"first"``,

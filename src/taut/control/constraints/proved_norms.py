@@ -74,11 +74,11 @@ def absolute_squares(stack: torch.Tensor) -> Numbers:
 def frobenius(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖A‖_F for each matrix; squares that underflow count as the smallest."""
     rows, columns = stack.shape[1:]
-    # Row by row first: a sum of all squares at once could err by as many units.
-    sums = _float64(stack.square().sum(dim=2).sum(dim=1))
+    # Row by row: a sum of all squares at once could err by as many units.
+    sums = np.square(_float64(torch.linalg.vector_norm(stack, dim=2))).sum(axis=1)
     lost = rows * columns * float(torch.finfo(stack.dtype).tiny)
     return np.asarray(
-        enlarged(np.sqrt(sums * (1 + 2 * gamma(rows + columns + 2, stack.dtype)) + lost), 8)
+        enlarged(np.sqrt(sums * (1 + 2 * gamma(columns + 4, stack.dtype)) + lost), rows + 8)
     )
 
 

@@ -15,7 +15,7 @@ import torch
 
 from taut._base.rounding import plus, root, times
 from taut.control.constraints.capped_stack import capped_stack
-from taut.control.constraints.proved_norms import Numbers, absolute_squares, unit
+from taut.control.constraints.proved_norms import Numbers, absolute_squares, frobenius, unit
 
 GROWN = 0.1  # share of a movement that a norm is guessed to have grown by
 
@@ -38,7 +38,7 @@ class Reserve:
         """
         known = len(self._seen) == len(matrices)
         bounds = self._bounds if known else np.full(len(matrices), np.inf)
-        moved = self._moved(matrices) if known else np.zeros(len(matrices))
+        moved = self._moved(matrices, bounds) if known else np.zeros(len(matrices))
         due = np.flatnonzero(~(plus(bounds, moved) <= self.limit)).tolist()
         if not due:
             return {}, 0
@@ -53,13 +53,18 @@ class Reserve:
             self._seen, self._bounds = seen, bounds
         return {due[i]: done.matrices[i] for i in done.changed.tolist()}, len(done.alone)
 
-    def _moved(self, matrices: Sequence[torch.Tensor]) -> Numbers:
+    def _moved(self, matrices: Sequence[torch.Tensor], bounds: Numbers) -> Numbers:
         """How far the matrices have moved, from above; a difference errs by u times itself.
 
-        One by one, which stays in the cache.
+        One by one, which stays in the cache. The Frobenius norm is found first: it costs a third of
+        the other one, and most steps need no more.
         """
-        squares = [
-            absolute_squares((new - old)[None])[0]
-            for new, old in zip(matrices, self._seen, strict=True)
-        ]
-        return np.asarray(times(root(np.asarray(squares)), 1 + 2 * unit(matrices[0].dtype)))
+        more = 1 + 2 * unit(matrices[0].dtype)
+        found = []
+        for new, old, bound in zip(matrices, self._seen, bounds.tolist(), strict=True):
+            difference = (new - old)[None]
+            size = float(times(frobenius(difference)[0], more))
+            if not plus(bound, size) <= self.limit:
+                size = float(times(root(absolute_squares(difference)[0]), more))
+            found.append(size)
+        return np.asarray(found)
