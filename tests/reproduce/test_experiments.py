@@ -455,6 +455,7 @@ def test_pages_say_what_their_records_say(name):
         [Plot(**{**plot, "curves": [Curve(**c) for c in plot["curves"]]})
          for plot in record["plots"]],
         record["remarks"],
+        record.get("compared", "paper"),
     )  # fmt: skip
     text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert page(result, record["command"]) == text
