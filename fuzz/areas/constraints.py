@@ -49,6 +49,8 @@ class Constraints(Area):
             for weight in model.parameters():
                 if weight.ndim == 2:
                     weight.copy_(patterned(weight, case["pattern"]))
+        if case["kind"] == "sigma" and any(w.ndim == 2 and not w.any() for w in model.parameters()):
+            return np.zeros(1)  # refused: such a weight cannot be divided by its norm
         constraint = made(model, case["kind"], case["limit"])
         constraint.start()
         optimizer = torch.optim.SGD(model.parameters(), lr=case["rate"])

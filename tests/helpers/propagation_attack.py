@@ -108,5 +108,6 @@ def check_every_bound(engine, question, points, *, rows=3, seed=0):
             doubt = (values[:, index].abs() * allowed).flatten(1).sum(dim=1)
             assert (value >= low - doubt).all(), ("from below", where)
             assert (value <= high + doubt).all(), ("from above", where)
-            used = max(used, float((value / torch.where(value > 0, high, low)).max()))
+            surely = (value.abs() - doubt).clamp(min=0.0)
+            used = max(used, float((surely / torch.where(value > 0, high, -low)).max()))
     return used
