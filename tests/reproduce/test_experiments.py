@@ -469,7 +469,9 @@ def test_what_was_found_is_kept(name):
     assert record["command"].startswith(f"taut reproduce {name}")
     assert "--quick" not in record["command"]
     wrong = [claim["statement"] for claim in record["claims"] if claim["agrees"] is False]
-    assert len(wrong) == (name in ("example-1", "example-2", "theorem-3", "newhouse-2025"))
+    known = dict.fromkeys(("example-1", "example-2", "theorem-3", "newhouse-2025"), 1)
+    known["real-models"] = 2  # θ ≈ 1 does not persist in two of the models
+    assert len(wrong) == known.get(name, 0)
     text = (folder / f"{name}.md").read_text(encoding="utf-8")
     assert record["command"] in text
     assert f"# {record['title']}" in text
