@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Sequence
 from itertools import groupby
@@ -14,6 +15,7 @@ from taut._base.optional import needing
 from taut.reproduce.result import Curve, Plot
 
 WIDTH, HEIGHT, COLUMNS = 300, 200, 2
+LINE = 18  # height of a line with a name
 LONGEST_TITLE = 48  # letters
 # Colours that people who see fewer of them can tell apart (Okabe and Ito 2008); bounds are grey.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#b8a800")
@@ -85,7 +87,7 @@ def _draw(altair: Any, plot: Plot, group: Sequence[Plot], across: int) -> Any:
     scattered = any(curve.points for curve in plot.curves)  # then room around points, not 0
     base = altair.Chart(altair.InlineData(values=rows)).encode(
         x=_axis(altair, altair.X, "x", plot.x, rows, log=plot.log_x, zero=False),
-        y=_axis(
+        y=_named_axis(altair, plot.names) if plot.names else _axis(
             altair, altair.Y, "y", plot.y, rows, log=plot.log_y,
             zero=not (plot.log_y or scattered),
         ),
@@ -101,7 +103,9 @@ def _draw(altair: Any, plot: Plot, group: Sequence[Plot], across: int) -> Any:
     small = base.mark_point(size=14, filled=True).transform_filter("datum.kind == 'found'")
     large = base.mark_point(size=40, filled=True).transform_filter("datum.kind == 'points'")
     return (lines + small + large).properties(
-        title=_wrapped(plot.title, LONGEST_TITLE * width // WIDTH), width=width, height=HEIGHT
+        title=_wrapped(plot.title, LONGEST_TITLE * width // WIDTH),
+        width=width,
+        height=max(HEIGHT, LINE * len(plot.names)),
     )
 
 
@@ -140,6 +144,16 @@ def _axis(
     return channel(
         f"{field}:Q", title=title, scale=altair.Scale(type="log", nice=False), axis=ticks
     )
+
+
+def _named_axis(altair: Any, names: Sequence[str]) -> Any:
+    """An axis with a word at each whole number."""
+    scale = altair.Scale(type="linear", domain=[0.5, len(names) + 0.5], nice=False)
+    words = json.dumps(list(names), ensure_ascii=False)
+    ticks = altair.Axis(
+        values=list(range(1, len(names) + 1)), labelExpr=f"{words}[datum.value - 1]", labelLimit=300
+    )
+    return altair.Y("y:Q", title=None, scale=scale, axis=ticks)
 
 
 def decades(values: Sequence[float]) -> list[float]:

@@ -43,6 +43,7 @@ EXPERIMENTS = {  # of Nair 2025
     "certified-vit": Experiment(
         "a vision transformer trained under a certificate", ("data", "limit")
     ),
+    "early-warning": Experiment("which signal says first that a training goes wrong", ("data",)),
     # of Emadi 2026 and Yudin et al. 2025
     "real-models": Experiment(
         "θ, exact constants and bounds of trained models", ("model", "data", "limit")

@@ -50,7 +50,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Plot:
-    """Curves that share their axes; those of one name share their colour."""
+    """Curves that share their axes; those of one name share their colour.
+
+    ``names`` are words for y = 1, 2, …, from below; there is then a line for each.
+    """
 
     title: str
     x: str
@@ -58,6 +61,7 @@ class Plot:
     curves: list[Curve]
     log_x: bool = False
     log_y: bool = False
+    names: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""Trainings with faults, the signals that are recorded in them, and the alarms that these raise."""
