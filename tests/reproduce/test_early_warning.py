@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from taut.reproduce import Options, run
 from taut.reproduce.early_warning import training
 from taut.reproduce.early_warning.comparison import (
+    SignalAlarm,
     WatchedRun,
     chosen_alarm,
     fixed_limits,
@@ -91,7 +92,7 @@ def test_statistics_of_rules():
 
 def watched(name, values, diverged=None, other=0.0):
     records = [{"loss": other, "entropy": value} for value in values]
-    return WatchedRun(0, name, records[:1] * 50, records[1:], 5, diverged)
+    return WatchedRun(0, name, records[:1] * 50, records[1:], 5, diverged, [])
 
 
 def test_leads_are_steps_before_the_divergence():
@@ -113,7 +114,18 @@ def test_the_rule_that_leaves_most_time_is_chosen():
     assert lead(rises, alarm.first(rises)) == 15  # of 2.5 already
     none = chosen_alarm("entropy", healthy, [rises], 0)
     assert lead(rises, none.first(rises)) == 10
+    with pytest.raises(ValueError, match="need healthy runs"):
+        chosen_alarm("entropy", [], [rises], 1)
     assert chosen_alarm("loss", healthy, [rises], 1).first(rises) is None  # it says nothing
+
+
+def test_alarms_that_come_without_the_fault_do_not_count():
+    alarm = SignalAlarm("entropy", UP, 1.0, 0)
+    fault = watched("rate", [0, 0, 2, 2], diverged=3)
+    assert alarm.first(fault) == 1
+    for twin, found in (([0, 2, 0], None), ([2, 0, 0], None), ([0, 0, 2], 1), ([0, 0, 0], 1)):
+        healthy = [{"entropy": value} for value in twin]
+        assert alarm.first(fault._replace(twin=healthy)) == found
 
 
 @pytest.mark.parametrize(
@@ -130,7 +142,7 @@ def test_the_rule_that_leaves_most_time_is_chosen():
 def test_the_fixed_limits(score, entropy, found):
     first = {"head_score": [[9.0, 9.0]], "head_entropy": [[2.0, 2.0]]}
     now = {"head_score": [score], "head_entropy": [entropy]}
-    assert fixed_limits(WatchedRun(0, "rate", [first] * 3, [first, now], 5, None)) == found
+    assert fixed_limits(WatchedRun(0, "rate", [first] * 3, [first, now], 5, None, [])) == found
 
 
 @pytest.fixture
@@ -141,8 +153,6 @@ def text(tmp_path):
 
 
 def test_the_experiment_resumes_and_makes_its_page(text, tmp_path, monkeypatch):
-    short = training.QUICK._replace(before=45, after=15)
-    monkeypatch.setattr(early_warning, "QUICK", short)
     options = Options(quick=True, data=(str(text),), folder=tmp_path)
     result = run("early-warning", options)
     leads, rules, runs = result.tables
@@ -164,7 +174,7 @@ def test_faults_reach_the_training(text):
     """A healthy branch goes on as if nothing had been copied; each fault changes it."""
     from taut.reproduce.lipschitz.characters import Characters
 
-    recipe = training.QUICK._replace(before=10, after=11)
+    recipe = training.QUICK._replace(before=3, after=3)
     ways = {"healthy": Disturbance(""), "again": Disturbance(""), **FAULTS}
     found = training.train_family(3, recipe, ways, Characters.read(text), "")["branches"]
     assert found["healthy"] == found["again"]

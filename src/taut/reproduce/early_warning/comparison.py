@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from taut.reproduce.early_warning.faults import FAULTS
 from taut.reproduce.early_warning.rules import (
     RULES,
     Rule,
@@ -18,7 +19,7 @@ from taut.reproduce.early_warning.rules import (
     threshold,
 )
 
-MARGIN = 0.15  # nats that a held-out loss stays above its best in a run that diverged
+MARGIN = 0.1  # nats that a held-out loss stays above its best in a run that diverged
 Records = list[dict[str, Any]]
 
 
@@ -31,6 +32,7 @@ class WatchedRun(NamedTuple):
     after: Records
     every: int
     diverged: int | None  # the record at which it diverged
+    twin: Records  # a healthy run from the same weights on the same text; none for healthy runs
 
     @property
     def steps(self) -> int:
@@ -53,23 +55,31 @@ class SignalAlarm(NamedTuple):
     false_alarms: int  # of the healthy runs that the threshold was set on
 
     def first(self, run: WatchedRun) -> int | None:
-        """The record of the first alarm in a run."""
+        """The record of the first alarm in a run; none if its twin alarms by then, too.
+
+        Such an alarm would have come without the fault.
+        """
+        found = self._in(run)
+        if found is None or not run.twin:
+            return found
+        without = self._in(run._replace(after=run.twin))
+        return None if without is not None and without <= found else found
+
+    def _in(self, run: WatchedRun) -> int | None:
         return first_alarm(statistic(*run.series(self.signal), self.rule), self.limit)
 
 
 def watched_runs(families: Iterable[dict[str, Any]]) -> list[WatchedRun]:
-    """All runs of some records, each with the record at which it diverged."""
+    """All runs of some records, each with the record at which it diverged, and its twin."""
     runs = []
     for family in families:
         history = family["history"]
-        for name, after in family["branches"].items():
+        every, branches = family["recipe"]["every"], family["branches"]
+        for name, after in branches.items():
             losses = ([r["held_out"] for r in part] for part in (history, after))
             event = divergence(*losses, MARGIN)
-            runs.append(
-                WatchedRun(
-                    family["seed"], name, history, after, family["recipe"]["every"], event
-                )
-            )  # fmt: skip
+            twin = branches["healthy"] if name in FAULTS else []
+            runs.append(WatchedRun(family["seed"], name, history, after, every, event, twin))
     return runs
 
 
@@ -87,10 +97,12 @@ def chosen_alarm(
     Best is the largest share of the time between fault and divergence that is left after the
     alarm, in the mean over faults of the mean over runs. All signals have the same rules.
     """
+    if not healthy:
+        raise ValueError("thresholds need healthy runs, and all that were to be healthy diverged")
     best, gained = None, -math.inf
     for rule in RULES:
         peaks = [statistic(*run.series(signal), rule).max() for run in healthy]
-        limit = threshold(peaks, allowed)
+        limit = threshold(peaks, min(allowed, len(peaks) - 1))
         alarm = SignalAlarm(signal, rule, limit, sum(peak > limit for peak in peaks))
         gain = mean_share(faulty, [alarm.first(run) for run in faulty])
         if gain > gained:  # of equals, the first
@@ -105,7 +117,7 @@ def mean_share(runs: Sequence[WatchedRun], alarms: Sequence[int | None]) -> floa
     for run, alarm in zip(runs, alarms, strict=True):
         if run.diverged:  # at the very first record nothing can come before
             shares.setdefault(run.name, []).append(lead(run, alarm) / run.steps)
-    return mean(mean(each) for each in shares.values()) if shares else math.nan
+    return mean(mean(each) for each in shares.values()) if shares else 0.0
 
 
 def fixed_limits(run: WatchedRun) -> int | None:

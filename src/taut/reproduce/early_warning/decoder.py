@@ -11,10 +11,10 @@ from torch import Tensor, nn
 class WatchedAttention(nn.Module):
     """Causal attention, which ``bits`` that are not None make imprecise.
 
-    So many bits of the mantissa are then kept of queries, keys, values, scores and outputs, and of
-    their gradients; weights stay as they are, so that their softmax can be followed. And the over rows in the gradient of softmax are lost, as in a format in which such small numbers are
-    zero. Without them gradients of scores no longer add up to zero, and scores drift. ``scores`` are
-    those of the last pass, -inf where they are masked.
+    So many bits of the mantissa are then kept of all that it computes, and of gradients; and the
+    sums over rows in the gradient of softmax are lost, as in a format in which such small numbers
+    are zero. Without them gradients of scores no longer add up to zero, and scores drift.
+    ``scores`` are those of the last pass, -inf where they are masked.
     """
 
     scores: Tensor
@@ -54,9 +54,7 @@ class WatchedDecoder(nn.Module):
         Sizes. Queries and keys are not normed.
     """
 
-    def __init__(
-        self, words: int, *, tokens: int, width: int, layers: int, heads: int
-    ) -> None:
+    def __init__(self, words: int, *, tokens: int, width: int, layers: int, heads: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, width)
         self.positions = nn.Parameter(torch.zeros(tokens, width))
@@ -66,7 +64,7 @@ class WatchedDecoder(nn.Module):
                 "attention": WatchedAttention(width, heads, tokens),
                 "mlp_norm": nn.LayerNorm(width),
                 "mlp": nn.Sequential(
-                    nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+                    nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
                 ),
             })
             for _ in range(layers)

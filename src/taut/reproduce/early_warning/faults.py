@@ -51,7 +51,9 @@ FAULTS = {
     "rate": Disturbance("the learning rate grows 30 times over 80 steps", 30.0, over=80),
     "low precision": Disturbance(
         "attention keeps 2 bits of mantissa, as float8 e5m2 does, rounds towards zero, and loses "
-        "the sums over rows in its gradient to underflow",
+        "the sums over rows in its gradient to underflow; the learning rate doubles over 80 steps",
+        2.0,
+        over=80,
         bits=2,
     ),
     "growing weights": Disturbance(

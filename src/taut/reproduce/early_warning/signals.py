@@ -33,7 +33,8 @@ CONSTANTS = tuple(name for name in SIGNALS if "constant" in name)
 def attention_signals(model: WatchedDecoder, before: list[list[float]]) -> dict[str, Any]:
     """The signals of attention in the last pass; ``before``: constants of heads a record ago."""
     layers = [block["attention"] for block in model.blocks]
-    scores = torch.stack([each.scores for each in layers])  # (layers, samples, heads, queries, keys)
+    # (layers, samples, heads, queries, keys)
+    scores = torch.stack([each.scores for each in layers])
     seen = scores[..., ~layers[0].hidden]
     if bool(torch.isfinite(seen).all()):
         constants = local_lipschitz(scores).value.double()

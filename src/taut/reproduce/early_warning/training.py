@@ -25,14 +25,14 @@ class Recipe(NamedTuple):
     layers: int = 2
     heads: int = 4
     batch: int = 8
-    rate: float = 4e-3
+    rate: float = 6e-3
     warm_up: int = 30
     before: int = 450  # steps before faults begin
-    after: int = 120
+    after: int = 100
     every: int = 5
 
 
-QUICK = Recipe(tokens=16, width=16, layers=1, heads=2, batch=4, before=60, after=20)
+QUICK = Recipe(tokens=16, width=16, layers=1, heads=2, batch=4, before=42, after=10, every=1)
 
 
 class _State:
@@ -46,7 +46,10 @@ class _State:
             heads=recipe.heads,
         )  # fmt: skip
         self.optimiser = torch.optim.AdamW(
-            self.model.parameters(), lr=recipe.rate, betas=(0.9, 0.99), weight_decay=0.0,
+            self.model.parameters(),
+            lr=recipe.rate,
+            betas=(0.9, 0.99),
+            weight_decay=0.0,
             fused=True,
         )
         self.source = torch.Generator().manual_seed(seed)
