@@ -101,14 +101,19 @@ def chosen_alarm(
         raise ValueError("thresholds need healthy runs, and all that were to be healthy diverged")
     best, gained = None, -math.inf
     for rule in RULES:
-        peaks = [statistic(*run.series(signal), rule).max() for run in healthy]
-        limit = threshold(peaks, min(allowed, len(peaks) - 1))
-        alarm = SignalAlarm(signal, rule, limit, sum(peak > limit for peak in peaks))
+        alarm = reset(SignalAlarm(signal, rule, math.inf, 0), healthy, allowed)
         gain = mean_share(faulty, [alarm.first(run) for run in faulty])
         if gain > gained:  # of equals, the first
             best, gained = alarm, gain
     assert best is not None
     return best
+
+
+def reset(alarm: SignalAlarm, healthy: Sequence[WatchedRun], allowed: int) -> SignalAlarm:
+    """The same rule at the threshold that other healthy runs allow."""
+    peaks = [statistic(*run.series(alarm.signal), alarm.rule).max() for run in healthy]
+    limit = threshold(peaks, min(allowed, len(peaks) - 1))
+    return alarm._replace(limit=limit, false_alarms=sum(peak > limit for peak in peaks))
 
 
 def mean_share(runs: Sequence[WatchedRun], alarms: Sequence[int | None]) -> float:

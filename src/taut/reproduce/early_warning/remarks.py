@@ -1,0 +1,92 @@
+"""What was found, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from taut.reproduce.early_warning.comparison import MARGIN, WatchedRun
+from taut.reproduce.early_warning.faults import FAULTS, HEALTHY
+from taut.reproduce.early_warning.judged import Judged, healthy_runs
+from taut.reproduce.early_warning.signals import CONSTANTS, SIGNALS
+from taut.reproduce.early_warning.training import Recipe
+
+ALLOWED = 1  # false alarms of the healthy runs that thresholds are set on
+
+
+def remarks(
+    judged: list[Judged], fixed: Judged, runs: Sequence[WatchedRun], family: dict[str, Any]
+) -> Iterator[str]:
+    """The sentences of the page; alarms come with the best first."""
+    recipe = Recipe(**family["recipe"])
+    first = judged[0]
+    constants = {SIGNALS[name] for name in CONSTANTS}
+    best = next(each for each in judged if each.name in constants)
+    place = judged.index(best) + 1
+    said = (
+        "Exact local constants led."
+        if place == 1
+        else f"Exact local constants did not lead: the best of them ({best.name}) is number "
+        f"{place} of {len(judged)} and leaves {best.share:.0%}."
+    )
+    yield (
+        f"**The {first.name} warned first.** At thresholds that let {ALLOWED} of the healthy runs "
+        f"alarm, it left {first.share:.0%} of the time between fault and divergence, in the mean "
+        f"over the faults. {said} The fixed limits that the monitor has without any healthy run to "
+        f"compare with left {fixed.share:.0%}.\n"
+    )
+    yield (
+        f"Thresholds were set so that {ALLOWED} healthy run alarms; on the seeds that are judged, "
+        f"{min(e.false_alarms for e in judged)} to {max(e.false_alarms for e in judged)} of "
+        f"{len(healthy_runs(runs))} did, so that rates are equal only where they were set. "
+        f"The last column sets the same rules' thresholds again, so that at most {2 * ALLOWED} of all "
+        "healthy runs alarm, those that are judged among them: there "
+        f"{_best(judged, 'equal')} leads. This column was added after the first look at the "
+        "results.\n"
+    )
+    yield (
+        "How often each fault was warned of, by its best signal: "
+        + "; ".join(_best_of_fault(judged, fault) for fault in FAULTS)
+        + ".\n"
+    )
+    yield (
+        f"A decoder of characters ({recipe.layers} blocks, width {recipe.width}, {recipe.heads} "
+        f"heads, {recipe.tokens} characters, no QK-norm) learns tiny Shakespeare with AdamW for "
+        f"{recipe.before} steps of {recipe.batch} pieces. From there the same weights go on for "
+        f"{recipe.after} steps in {len(HEALTHY | FAULTS)} ways: healthy, or with a fault. Signals "
+        f"are recorded every {recipe.every} steps, on the batch that is trained on.\n"
+    )
+    yield (
+        f"A run has **diverged** at the record from which on its held-out loss stays {MARGIN} nats "
+        "above the best until then, or is NaN. A spike after which the loss comes back is not an "
+        "event, and an alarm at it is a false one if the run is healthy. All signals have the same "
+        "twelve rules: the level, the change since before, or the departure from recent records; "
+        "upwards or downwards; single records or medians of three. Every threshold is the lowest "
+        "that at most one of the healthy runs of the first seeds exceeds; the rule is the one that "
+        "leaves most time on the faults of those seeds. What is shown are other seeds. An alarm "
+        "that comes as early in the healthy run from the same weights on the same text does not "
+        "count as a warning. Healthy "
+        "runs of one seed share their first part, so that they are less independent than their "
+        "number says. Faults and the margin were adjusted on the first seed, which is not judged, "
+        "until each fault did damage within its run; margin, rules and thresholds were not changed "
+        "after that.\n"
+    )
+    yield (
+        "Two blocks of width 64, five seeds and faults that act within tens of steps say little "
+        "about large trainings. A monitor at its default interval of 100 steps would have come too "
+        "late for most of these runs; it costs 0.35 to 0.39 % of a training then "
+        "(`benchmarks/RESULTS.md`).\n"
+    )
+
+
+def _best(judged: Sequence[Judged], what: str) -> str:
+    first = max(judged, key=lambda each: getattr(each, what))
+    return f"the {first.name} ({getattr(first, what):.0%})"
+
+
+def _best_of_fault(judged: Sequence[Judged], fault: str) -> str:
+    first = max(
+        judged, key=lambda each: (sum(n > 0 for n in each.leads[fault]), sum(each.leads[fault]))
+    )
+    warned = sum(n > 0 for n in first.leads[fault])
+    return f"{fault}, {warned} of {len(first.leads[fault])} ({first.name})"
