@@ -175,7 +175,8 @@ def test_faults_reach_the_training(text):
     from taut.reproduce.lipschitz.characters import Characters
 
     recipe = training.QUICK._replace(before=3, after=3)
-    ways = {"healthy": Disturbance(""), "again": Disturbance(""), **FAULTS}
+    at_once = {name: how._replace(over=1) for name, how in FAULTS.items()}
+    ways = {"healthy": Disturbance(""), "again": Disturbance(""), **at_once}
     found = training.train_family(3, recipe, ways, Characters.read(text), "")["branches"]
     assert found["healthy"] == found["again"]
     for name in FAULTS:

@@ -76,8 +76,8 @@ def watched_runs(families: Iterable[dict[str, Any]]) -> list[WatchedRun]:
         history = family["history"]
         every, branches = family["recipe"]["every"], family["branches"]
         for name, after in branches.items():
-            losses = ([r["held_out"] for r in part] for part in (history, after))
-            event = divergence(*losses, MARGIN)
+            before, then = ([r["held_out"] for r in part] for part in (history, after))
+            event = divergence(before, then, MARGIN)
             twin = branches["healthy"] if name in FAULTS else []
             runs.append(WatchedRun(family["seed"], name, history, after, every, event, twin))
     return runs

@@ -38,9 +38,9 @@ class WatchedAttention(nn.Module):
         scores = cut(q @ k.mT * q.shape[-1] ** -0.5, self.bits)
         scores = scores.masked_fill(self.hidden, -torch.inf)
         self.scores = scores.detach()
-        weights = scores.softmax(-1) if self.bits is None else _LossySoftmax.apply(scores)
-        weights = cut(weights, self.bits)
-        return self.output(cut(weights @ v, self.bits).transpose(1, 2).flatten(2))
+        weights = cut(scores.softmax(-1) if self.bits is None else lossy(scores), self.bits)
+        mixed: Tensor = self.output(cut(weights @ v, self.bits).transpose(1, 2).flatten(2))
+        return mixed
 
 
 class WatchedDecoder(nn.Module):
@@ -88,20 +88,26 @@ def cut(x: Tensor, bits: int | None) -> Tensor:
     """A number with so many bits of its mantissa, rounded towards zero; its gradient too."""
     if bits is None:
         return x
-    cut_to: Tensor = _Cut.apply(x, bits)
-    return cut_to
+    short: Tensor = _Cut.apply(x, bits)  # type: ignore[no-untyped-call]
+    return short
+
+
+def lossy(scores: Tensor) -> Tensor:
+    """Softmax whose gradient lacks the sums over rows."""
+    weights: Tensor = _LossySoftmax.apply(scores)  # type: ignore[no-untyped-call]
+    return weights
 
 
 class _Cut(torch.autograd.Function):
     """Rounding towards zero, as a cheap multiplier does it: the error has a direction."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bits: int) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: Tensor, bits: int) -> Tensor:
         ctx.bits = bits
         return _truncated(x, bits)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return _truncated(gradient, ctx.bits), None
 
 
@@ -109,13 +115,13 @@ class _LossySoftmax(torch.autograd.Function):
     """Softmax whose gradient is s∘g where s∘(g − ⟨s, g⟩) is right."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, scores: Tensor) -> Tensor:
         weights = scores.softmax(-1)
         ctx.save_for_backward(weights)
         return weights
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (weights,) = ctx.saved_tensors
         lost: Tensor = weights * gradient
         return lost

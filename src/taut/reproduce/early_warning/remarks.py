@@ -39,8 +39,8 @@ def remarks(
         f"Thresholds were set so that {ALLOWED} healthy run alarms; on the seeds that are judged, "
         f"{min(e.false_alarms for e in judged)} to {max(e.false_alarms for e in judged)} of "
         f"{len(healthy_runs(runs))} did, so that rates are equal only where they were set. "
-        f"The last column sets the same rules' thresholds again, so that at most {2 * ALLOWED} of all "
-        "healthy runs alarm, those that are judged among them: there "
+        "The last column sets the same rules' thresholds again, so that at most "
+        f"{2 * ALLOWED} of all healthy runs alarm, those that are judged among them: there "
         f"{_best(judged, 'equal')} leads. This column was added after the first look at the "
         "results.\n"
     )

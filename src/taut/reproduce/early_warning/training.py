@@ -32,7 +32,7 @@ class Recipe(NamedTuple):
     every: int = 5
 
 
-QUICK = Recipe(tokens=16, width=16, layers=1, heads=2, batch=4, before=42, after=10, every=1)
+QUICK = Recipe(tokens=16, width=16, layers=1, heads=2, batch=4, before=42, after=6, every=1)
 
 
 class _State:
@@ -68,7 +68,7 @@ class _State:
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        found = None
+        found: dict[str, Any] | None = None
         if self.step % recipe.every == 0:
             found = {"step": self.step, "loss": float(loss.detach()), "gradient_norm": float(norm)}
             found |= attention_signals(model, self.constants)
