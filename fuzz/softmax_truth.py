@@ -18,8 +18,9 @@ DOUBT = 2.0**-54
 def probabilities(x: Array, scale: float) -> Array:
     """Softmax of every row of logits, the scale of either sign."""
     masked = x == -np.inf
-    z = np.where(masked, -np.inf if scale > 0 else np.inf, x).astype(WIDE) * WIDE(scale)
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
+    away = np.where(masked, -np.inf if scale > 0 else np.inf, x).astype(WIDE)
+    top = away.max(axis=-1, keepdims=True) if scale > 0 else away.min(axis=-1, keepdims=True)
+    e = np.exp((away - top) * WIDE(scale))  # differences first: they lose nothing, or little
     return e / e.sum(axis=-1, keepdims=True)
 
 
