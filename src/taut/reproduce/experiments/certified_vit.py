@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from taut._base.files import write_whole
 from taut._base.json_files import plain
 from taut._base.optional import needing
 from taut._base.progress import shown
+from taut.reproduce.kept_runs import kept_run
 from taut.reproduce.options import Options
 from taut.reproduce.result import Claim, Curve, Plot, Result, ResultTable
 
@@ -46,39 +46,25 @@ def run(options: Options) -> Result:
             held_out=digits.held_out[:100], held_out_labels=digits.held_out_labels[:100],
         )  # fmt: skip
     most = options.size(len(digits.held_out), 20)
+    folder = options.folder / "certified-vit"
     found: dict[str, list[dict[str, Any]]] = {}
     remarks = []
     for label, (method, layers, temperature, head) in METHODS.items():
         seeds = range(options.seed, options.seed + (1 if options.quick else SEEDS))
         attacked = most if label == OURS else -(-most // 4)  # ours has to withstand the most
         runs = [ImageRun(method, layers, temperature, epochs, seed, head) for seed in seeds]
+
+        def trained(each: ImageRun, attacked: int = attacked) -> dict[str, Any]:
+            return dict(plain(train_classifier(each, digits, attacked, lambda *_: None)))
+
         try:
             found[label] = [
-                _kept(
-                    each,
-                    lambda each=each, attacked=attacked: train_classifier(
-                        each, digits, attacked, lambda *_: None
-                    ),
-                    options.folder / "certified-vit",
-                    (len(digits.train), attacked),
-                )
+                kept_run(folder, each.name, (attacked, *digits), partial(trained, each))
                 for each in shown(runs, len(runs), label)
             ]
         except (ImportError, FloatingPointError) as error:
             remarks.append(f"Not measured: {label} ({error}).")
     return _result(options, found, remarks, (RADII, CURVE, len(digits.train), epochs))
-
-
-def _kept(run: Any, train: Any, folder: Path, sizes: tuple[int, int]) -> dict[str, Any]:
-    """The record of a training, from its file if it was trained and attacked like this before."""
-    path = folder / f"{run.name}-{sizes[0]}-{sizes[1]}.json"
-    if path.exists():
-        record: dict[str, Any] = json.loads(path.read_text())
-        return record
-    folder.mkdir(parents=True, exist_ok=True)
-    record = plain(train())
-    write_whole(json.dumps(record, indent=1) + "\n", path)
-    return record
 
 
 def _result(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from taut._base.files import write_whole
 from taut.reproduce.early_warning.comparison import (
     MARGIN,
     SignalAlarm,
@@ -29,6 +28,7 @@ from taut.reproduce.early_warning.judged import (
 from taut.reproduce.early_warning.remarks import ALLOWED, remarks
 from taut.reproduce.early_warning.signals import CONSTANTS, SIGNALS
 from taut.reproduce.early_warning.training import QUICK, Recipe, train_family
+from taut.reproduce.kept_runs import kept_run
 from taut.reproduce.lipschitz.characters import Characters
 from taut.reproduce.options import Options
 from taut.reproduce.result import Claim, Curve, Plot, Result, ResultTable
@@ -49,15 +49,11 @@ def run(options: Options) -> Result:
         (QUICK, 1, 2) if options.quick else (Recipe(), CHOOSING, CHOOSING + JUDGING)
     )
     folder = options.folder / "early-warning-runs"
-    folder.mkdir(parents=True, exist_ok=True)
     families = []
     for number in range(many):
-        file = folder / f"{'quick-' if options.quick else ''}{options.seed + number}.json"
-        if not file.exists():  # written whole, so what is there is finished
-            told = f"seed {number + 1} of {many}"
-            found = train_family(options.seed + number, recipe, HEALTHY | FAULTS, text, told)
-            write_whole(json.dumps(found), file)
-        families.append(json.loads(file.read_text()))
+        seed, told = options.seed + number, f"seed {number + 1} of {many}"
+        train = partial(train_family, seed, recipe, HEALTHY | FAULTS, text, told)
+        families.append(kept_run(folder, str(seed), (recipe, *text), train))
     return made(families[:first], families[first:])
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from taut._base.files import write_whole
+from taut.reproduce.kept_runs import kept_run
 from taut.reproduce.lipschitz.characters import Characters
 from taut.reproduce.lipschitz.counterexample import exceed_formula
 from taut.reproduce.lipschitz.run import RADII, SIZES, TextRun, train
@@ -35,13 +35,10 @@ def run(options: Options) -> Result:
     text = Characters.read(Path(options.data[0]))
     queue = list(planned(options))
     folder = options.folder / "newhouse-2025-runs"
-    folder.mkdir(parents=True, exist_ok=True)
     runs = []
     for number, each in enumerate(queue, 1):
-        file = folder / f"{each.name}.json"
-        if not file.exists():  # written whole, so what is there is finished
-            write_whole(json.dumps(train(each, text, f"training {number} of {len(queue)}")), file)
-        runs.append(json.loads(file.read_text()))
+        told = f"training {number} of {len(queue)}"
+        runs.append(kept_run(folder, each.name, text, partial(train, each, text, told)))
     seeds = 1 if options.quick else SEEDS
     found = [exceed_formula(seed, 60 if options.quick else 600) for seed in range(seeds)]
     return made(runs, [(each.allowed, each.found) for each in found], options)
