@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+APART = 1e-7  # of nearer strategies rounding is all that is seen
+
 
 def softmax(z):
     weights = np.exp(z - z.max())
@@ -28,12 +30,11 @@ def steepest(A, B, tau, p, rng, tries=40):
         if rng.random() < 0.5:
             z = np.clip(y + 1e-4 * (rng.normal(size=m)), 1e-9, None)
             z /= z.sum()
-        found = ratio(A, B, tau, y, z, p)
-        if found > best:
-            best, pair = found, (y, z)
+        if np.abs(y - z).max() > APART and ratio(A, B, tau, y, z, p) > best:
+            best, pair = ratio(A, B, tau, y, z, p), (y, z)
     for k in range(200 if pair is not None else 0):  # None: nothing changes at all
         y, z = (np.clip(s * np.exp(0.5 * 0.98**k * rng.normal(size=m)), 1e-12, None) for s in pair)
         y, z = y / y.sum(), z / z.sum()
-        if np.abs(y - z).max() > 1e-7 and ratio(A, B, tau, y, z, p) > best:
+        if np.abs(y - z).max() > APART and ratio(A, B, tau, y, z, p) > best:
             best, pair = ratio(A, B, tau, y, z, p), (y, z)
     return best
