@@ -90,6 +90,38 @@ def test_the_routing_is_fixed_exactly_as_far_as_the_gap_says():
     assert float(jump.detach()) > 10 * 0.002 * radius  # steeper than anything near it
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-4, 300.0])
+def test_the_routing_is_fixed_as_executed_in_single_precision(size):
+    """Routers compare weights in float32, where gaps below 1e-7 are rounded away."""
+    module = block("Mixtral")
+    torch.manual_seed(0)
+    x = size * torch.randn(1, 1, WIDTH, dtype=torch.float64)
+    rows = module.gate.weight.detach()
+    logits = rows @ x[0, 0]
+    order = logits.argsort(descending=True)
+    radius, a, b = min(
+        (float((logits[a] - logits[b]) / (rows[a] - rows[b]).norm()), int(a), int(b))
+        for a in order[:2] for b in order[2:]
+    )  # fmt: skip
+    step = (rows[b] - rows[a]) / (rows[b] - rows[a]).norm()
+    for short in (1e-9, 1e-8, 1e-7, 1e-6):
+        near = (1 - short) * radius
+        found = certify(module, At(x, near), norm="token", measure=False).bound.upper[0]
+        executed = set(module.gate(x[0] + (1 - 1e-10) * near * step)[2][0].tolist())
+        assert np.isinf(found) or executed == set(order[:2].tolist())
+
+
+def test_weights_that_are_rounded_to_zero_choose_nothing():
+    """Of logits far below the largest, float32 cannot tell which is larger."""
+    module = block("Mixtral")
+    x = torch.ones(1, 1, WIDTH, dtype=torch.float64)
+    with torch.no_grad():
+        module.gate.weight.copy_(torch.tensor([-202.0, -200.0, -204.0, 0.0])[:, None] / WIDTH)
+    executed = set(module.gate(x[0])[2][0].tolist())
+    assert executed != {1, 3}
+    assert np.isinf(certify(module, x, norm="token", measure=False).bound.upper[0])
+
+
 @pytest.mark.parametrize("domain", [Everywhere((TOKENS, WIDTH)), Ball(1.0, shape=(TOKENS, WIDTH))])
 def test_all_inputs_are_refused_where_the_map_jumps(domain):
     with pytest.raises(ValueError, match=r"best 2 of its 4 experts and jumps.*taut\.At"):

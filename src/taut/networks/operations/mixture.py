@@ -16,6 +16,7 @@ from taut.networks.weight_norms import host, length
 
 Expert = Callable[[Region, int], Region]
 SINGLE = 2.0**-23  # precision in which routers compute their weights, whatever the model's is
+VISIBLE = 80.0  # in single precision e^−80 is not yet rounded away
 
 
 class Routing(NamedTuple):
@@ -74,7 +75,11 @@ class MixtureOperations(Setting):
         constant is infinite. It is refused for all inputs, where it does jump.
 
         Rounding: logits err by e = γ_{d+1}|w||x|, and weights by factors within e^{±θ},
-        θ = 2e + γ_{experts+8}, in single precision at best. Sums err by γ_{top+2}.
+        θ = 2e + γ_{experts+8}, in single precision at best. Sums err by γ_{top+2}. Routers choose
+        by these weights: the order of two is certain if their logits differ by 16u(|w||x| + 2)
+        more, u = 2^−24. Both are rounded to single precision, as is their distance from the
+        largest, which is 2|w||x| at most, exponentials err by 8u and quotients by u; and e^−80 or
+        more does not underflow.
         """
         self.fits(x, router.shape[1], "a router")
         many = len(router)
@@ -121,14 +126,20 @@ class MixtureOperations(Setting):
         # A logit less another moves by the distance of their rows for each unit of the token. The
         # network as executed must choose the same experts, so that its errors count too.
         far = plus(x.away, x.err)
-        rows = max(length(row) for row in router)
-        lost = times(4 * (EPS + self.eps) * (x.width + 4), rows, x.length)
+        longest = times(max(length(row) for row in router), x.length)
+        lost = times(4 * (EPS + self.eps) * (x.width + 4), longest)
+        if self.eps:  # it compares weights in single precision, not logits
+            lost = plus(lost, times(SINGLE, plus(times(8.0, longest), 16.0)))
         fixed = np.ones(batch, dtype=bool)
         for b in range(batch):
             gap = logits[b, :, :, None] - logits[b, :, None, :]
             between = chosen[b, :, :, None] & ~chosen[b, :, None, :]
-            spare = gap - apart.to(gap) * enlarged(float(far[b]), 4) - float(lost[b])
-            fixed[b] = bool((spare > 0).masked_fill(~between, True).all())
+            moved = apart.to(gap) * enlarged(float(far[b]), 4) + float(lost[b])
+            same = gap > moved
+            if self.eps:  # a chosen weight that is rounded to 0 is not larger than the others
+                deepest = (gap - moved).amin(dim=-1, keepdim=True)
+                same &= deepest > -VISIBLE
+            fixed[b] = bool(same.masked_fill(~between, True).all())
         return Routing(chosen, weights, fixed)
 
     def _mixture_rounding(
