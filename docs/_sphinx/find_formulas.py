@@ -25,6 +25,7 @@ CHUNK = re.compile(r"\s+|(?<=[)\]½α-ω])-[A-Za-z]{4,}|(?:(?!(?<=[)\]½α-ω])-
 END = ".,;:?!"
 LETTER = re.compile("[A-Za-z]|([Wb][qkvo])+")
 ARTICLES = ("a", "A", "I")
+INITIAL = re.compile(r"(?:^\s*|, )([A-Z])\. (?=[A-Z][a-z])")  # of a person: S. Cen, Y. Wei
 ARROWS = ("→", "←", "↔")  # alone they stand between words: de → en
 
 
@@ -34,6 +35,7 @@ def find_formulas(text: str, *, letters: bool = False) -> list[tuple[bool, str]]
     ``letters`` takes single letters for variables, as on pages of proofs.
     """
     found: list[tuple[bool, str]] = []
+    initials = {match.start(1) for match in INITIAL.finditer(text)}
     for piece, run in _runs(text):
         if not run:
             _add(found, False, piece)
@@ -42,6 +44,7 @@ def find_formulas(text: str, *, letters: bool = False) -> list[tuple[bool, str]]
             before, formula, after = _trimmed(part)
             strong = any(c in STRONG or c in GREEK for c in formula)
             lone = letters and bool(LETTER.fullmatch(formula)) and formula not in ARTICLES
+            lone = lone and sum(len(said) for _, said in found) + len(before) not in initials
             if formula and (strong or lone) and formula not in ARROWS:
                 _add(found, False, before)
                 _add(found, True, formula)

@@ -21,6 +21,11 @@ def formulas(text: str, **options: bool) -> list[str]:
     return [part for is_formula, part in parts if is_formula]
 
 
+def test_initials_of_persons_are_not_variables() -> None:
+    text = " S. Cen, Y. Wei, Y. Chi, Fast methods, where P is a plan."
+    assert formulas(text, letters=True) == ["P"]
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -40,7 +40,7 @@ def page(result: Result, command: str) -> str:
     settings = plain(result.settings)  # as in the record, where an infinite exponent is a word
     told = ", ".join(f"`{name} = {value}`" for name, value in settings.items())
     told = told.replace("'inf'", "inf")
-    lines += ["## How it was made", "", "```", command, "```", "", f"Settings: {told}.", ""]
+    lines += ["## How it was made", "", "```sh", command, "```", "", f"Settings: {told}.", ""]
     return literal_underscores("\n".join(lines))
 
 

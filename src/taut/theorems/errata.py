@@ -21,7 +21,7 @@ ERRATA = (
     Erratum("lecture notes equation 37", "property 2 implies", "property 3"),
     Erratum("Zhang et al. 2021 theorem 2.1", "constant 2", "½"),
     Erratum("Kim 2021 theorem 3.2 (l2)", "√(Σ‖Wq‖²‖Wv‖²)",
-            "√(Σ‖Wq‖⁴‖Wv‖²): Wq → tWq, x → x/t multiplies the derivative by t², the bound by t"),
+            "√(Σ‖Wq‖⁴‖Wv‖²): Wq → t·Wq, x → x/t multiplies the derivative by t², the bound by t"),
     Erratum("Zhang et al. 2021 section 2.2", "AᵀA ≈ I makes the rows of A orthonormal",
             "the columns; for square A both; for a row-stochastic A only permutations reach it"),
     Erratum("Zhang et al. 2021 section 2.1", "how P is concatenated is not said",

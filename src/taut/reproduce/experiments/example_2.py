@@ -45,6 +45,7 @@ def run(options: Options) -> Result:
         [ResultTable("Along the sequence", header, rows)],
         [Plot("Distance of the local constant from ½", "δ", "½ − local constant", curves,
               log_x=True, log_y=True)],
-        ["⟨s, v⟩ = 0, so that M(s)v is s∘v, whose norm is ½ − δ: the sequence approaches ½ faster "
-         "than the paper says, and the conclusion stands."],
+        ["M(s) = Diag(s) − ssᵀ is the Jacobian of softmax. Here ⟨s, v⟩ = 0, so that M(s)v is s∘v, "
+         "whose norm is ½ − δ: the sequence approaches ½ faster than the paper says, and the "
+         "conclusion stands."],
     )  # fmt: skip

@@ -142,6 +142,10 @@ def _page(
          "pairs, not corrected for the number of methods: of 20 that change nothing, one falls "
          "below 0.05. A gain is seen (yes), or a loss (no), if p is below 0.05; otherwise neither "
          "(–).",
+         "",
+         "Base has no penalty. VAR-I penalises attention matrices (AM), VAR-II also the linear "
+         "maps of attention (LA), VAR-III also those of feed-forward networks (LF). The number "
+         "after a method is its strength.",
          *(line for told in (_summed_up(claims), *remarks, *broken) if told
            for line in ("", _sentence(told)))],
     )  # fmt: skip
