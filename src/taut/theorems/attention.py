@@ -71,7 +71,7 @@ ATTENTION = (
     Theorem(
         "attn-local",
         _ATTENTION,
-        "‖Df‖₂ ≤ minθ maxⱼ √((1 + θ)Σᵢ Pᵢⱼκᵢ(w)²/wⱼ + (1 + 1/θ)‖Tⱼ‖²) for all w > 0, with "
+        "‖Df‖₂ ≤ min_θ maxⱼ √((1 + θ)Σᵢ Pᵢⱼκᵢ(w)²/wⱼ + (1 + 1/θ)‖Tⱼ‖²) for all w > 0, with "
         "κᵢ(w)² = ‖Σⱼ Pᵢⱼwⱼ(Wv + Dⱼgᵢⱼᵀ)(Wv + Dⱼgᵢⱼᵀ)ᵀ‖, Tᵢ = αΣⱼ Pᵢⱼ Dⱼkⱼᵀ Wq",
         "at given tokens, any mask, additive term, soft cap, rotation",
         "Cauchy–Schwarz under Pᵢ for keys and values together, exact query blocks",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taut.theorems.entry import Theorem
 
-_CONTROL = "constraints for training"
+_CONTROL = "Constraints for training"
 
 CONTROL = (
     Theorem(

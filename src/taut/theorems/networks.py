@@ -108,8 +108,8 @@ NETWORKS = (
         "margin-radius",
         _NETWORKS,
         "a classifier with the logits z = Wf(x) keeps its class a within the smallest "
-        "(z_a − z_b)/C_ab, with C_ab = min(√2·L, F‖w_a − w_b‖), L the constant of z, F that of f "
-        "and w_a a row of W",
+        "(z_a − z_b)/C_{ab}, with C_{ab} = min(√2·L, F‖w_a − w_b‖), L the constant of z, F that "
+        "of f and w_a a row of W",
         "all inputs of a domain that holds the ball",
         "z_a − z_b is the product of z with a vector of length √2, and of f with w_a − w_b",
         "attained by linear classifiers; √2·L by those with orthonormal rows",
@@ -146,10 +146,10 @@ NETWORKS = (
     Theorem(
         "averaged-mlp",
         _NETWORKS,
-        "x ↦ kx + pW₂φ(W₁x) with slopes of φ in [a, b] has L ≤ ‖kI + pcW₂W₁‖ + |p|h‖W₂‖‖W₁‖, "
+        "x ↦ k·x + pW₂φ(W₁x) with slopes of φ in [a, b] has L ≤ ‖kI + pcW₂W₁‖ + |p|h‖W₂‖‖W₁‖, "
         "c = (a + b)/2, h = (b − a)/2",
         "all inputs",
-        "φ(t) = ct + ψ(t) with |ψ′| ≤ h",
+        "φ(t) = c·t + ψ(t) with |ψ′| ≤ h",
         "attained by a linear φ (h = 0)",
         "taut",
     ),

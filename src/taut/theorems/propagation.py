@@ -31,7 +31,7 @@ PROPAGATION = (
     Theorem(
         "affine-product",
         _PROPAGATION,
-        "|xy − x₀y₀ − x₀(y − y₀) − y₀(x − x₀)| ≤ rs for |x − x₀| ≤ r, |y − y₀| ≤ s",
+        "|xy − x₀y₀ − x₀(y − y₀) − y₀(x − x₀)| ≤ r·s for |x − x₀| ≤ r, |y − y₀| ≤ s",
         "all numbers",
         "the difference is (x − x₀)(y − y₀)",
         "attained at the corners",
@@ -181,14 +181,14 @@ PROPAGATION = (
         "Mᵢ and weights wᵢ > 0 with Σw ≤ 1; a box |eⱼ| ≤ hⱼ has C = diag(hⱼΣh)",
         "errors that add up behind linear maps",
         "Cauchy's inequality: (Σ√xᵢ)² ≤ Σxᵢ/wᵢ",
-        "attained by ellipsoids of one shape with weights √tr Cᵢ",
+        "attained by ellipsoids of one shape with weights √(tr Cᵢ)",
         "classical; ellipsoidal outer bounds as in state estimation (Schweppe 1968)",
     ),
     Theorem(
         "ellipsoid-product",
         _PROPAGATION,
         "if x = Xz and y = Yz with |z| ≤ 1, then |Σ cⱼxⱼyⱼ| ≤ √(cᵀ(XXᵀ∘YYᵀ)c), and |Σ cⱼxⱼᵏ| ≤ "
-        "√(cᵀ(XXᵀ)^∘k c) for powers k ≥ 1 entry by entry",
+        "√(cᵀ(XXᵀ)^{∘k} c) for powers k ≥ 1 entry by entry",
         "all matrices X, Y and coefficients c",
         "Σ cⱼ(xⱼ·z)(yⱼ·z) is the inner product of Σ cⱼxⱼ⊗yⱼ and z⊗z, whose norm is at most 1",
         "attained if all rows of X and Y are along one vector",
@@ -199,7 +199,7 @@ PROPAGATION = (
         _PROPAGATION,
         "if every path of a network passes a node whose deviation is L·u + e with |a·e| ≤ √(aᵀCa) "
         "for every a, then a row R on it differs from (RL)·u by at most √(RᵀCR); behind rows A and "
-        "errors Bᵢeᵢ that arise in between, the next such node has L′ = AL and the ellipsoid of "
+        "errors Bᵢeᵢ that arise in between, the next such node has L′ = A·L and the ellipsoid of "
         "Ae + ΣBᵢeᵢ",
         "inputs within r of a given one, as in affine-rows",
         "affine-rows as far as the node; ellipsoid-sum",

@@ -77,7 +77,7 @@ SOFTMAX = (
         _FUNCTION,
         "lse(x) = (1/λ) log Σ exp(λxᵢ) has gradient softmax(λx), lies in "
         "[max x, max x + (log n)/λ] and is (λ/2)-smooth in l2; "
-        "x ↦ lse(Ax + b) is (λ/2)‖A‖₂²-smooth",
+        "x ↦ lse(Ax + b) is smooth with (λ/2)‖A‖₂²",
         _ALL,
         "its Hessian is J, and softmax-lp bounds J",
         "λ/2 is tight; with A it is an upper bound",
@@ -175,7 +175,7 @@ SOFTMAX = (
         _LOCAL,
         "½(s₁ + s₂ − (s₁ − s₂)²) ≤ ‖M‖₂ ≤ s₁(1 − s₁ + s₂)",
         _POINT,
-        "lower: Rayleigh quotient of e₁ − e₂; upper: Yudin et al.",
+        "lower: Rayleigh quotient of e₁ − e₂; upper: Yudin 2025",
         "both sides attained for n = 2",
         "Yudin 2025 (upper), taut (lower)",
     ),
