@@ -136,6 +136,19 @@ def plain_with_gradient(x: Array) -> bool:
     return host_view(x) is not None
 
 
+def in_compiled_graph(x: Array) -> bool:
+    """Whether ``x`` is a torch tensor of the CPU in a function that torch.compile is reading.
+
+    Not where torch.func transforms that function: it cannot follow the derivative of an operator.
+    """
+    if not is_torch(x):
+        return False
+    torch = sys.modules["torch"]
+    if not torch.compiler.is_dynamo_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    return type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type == "cpu"
+
+
 def to_host(x: Array) -> np.ndarray[Any, Any]:
     """The values as a NumPy array, copied from another device if need be."""
     return np.asarray(x.detach().cpu() if is_torch(x) else x)

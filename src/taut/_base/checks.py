@@ -147,9 +147,9 @@ def scale_value(
     value = real_number(
         scale, name=name, hint="to learn or trace it, multiply the logits by it instead"
     )
-    if math.isnan(value):
+    if value != value:  # not math.isnan: torch.compile cannot follow it
         raise ValueError(f"{name} must be a real number, got nan")
-    if math.isinf(value) and infinite is not None:
+    if abs(value) == math.inf and infinite is not None:
         raise ValueError(f"{name} must be finite here, got {value}: {infinite}")
     if value == 0 and zero is not None:
         raise ValueError(f"{name} must not be 0 here: {zero}")

@@ -21,6 +21,7 @@ from taut._base.array import (
     differentiated,
     eps_of,
     host_view,
+    in_compiled_graph,
     like,
     lp_norm,
     namespace,
@@ -174,8 +175,15 @@ def _compiled(
 
     The derivative is right as far as the direction has converged, which takes more steps.
     """
+    if not kernel_takes(scale) or q > _LARGEST_COMPILED:
+        return None
+    if in_compiled_graph(x):
+        from taut._softmax.torch_operator import lower_sides  # imports torch
+
+        found, v = lower_sides(stop_gradient(x), stop_gradient(exact.two.estimate), q, scale)
+        return _Reached(v, found)
     host, roots = host_view(stop_gradient(x)), host_view(stop_gradient(exact.two.estimate))
-    if host is None or roots is None or not kernel_takes(scale) or q > _LARGEST_COMPILED:
+    if host is None or roots is None:
         return None
     # numba is imported when it is first needed
     from taut._softmax.kernel.driver import row_lower_sides

@@ -13,6 +13,7 @@ from taut._base.array import (
     differentiated,
     eps_of,
     host_view,
+    in_compiled_graph,
     is_jax,
     lines_like,
     namespace,
@@ -43,6 +44,10 @@ def exact_constants(x: Array, scale: float) -> Exact:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits (last axis), scale ≥ 0; NaN and +inf are refused."""
     found = None
     if kernel_takes(scale):
+        if in_compiled_graph(x):
+            from taut._softmax.torch_operator import constant_lines as one_node
+
+            return _exact(one_node(x, scale).unbind(), x, scale)
         if plain_with_gradient(x):
             from taut._softmax.torch_function import constant_lines  # imports torch
 
@@ -76,9 +81,10 @@ def kernel_takes(scale: float) -> bool:
 
 def _exact(lines: Sequence[Array], x: Array, scale: float) -> Exact:
     """From lower, value and upper of the one constant, and of the other, checked already."""
+    checked = not in_compiled_graph(x)  # torch.compile cannot read the short way to a Bound
     return Exact(
-        Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",), "proved", checked=True),
-        Sides(lines[3], lines[5], lines[4], "exact", ("local-2",), "proved", checked=True),
+        Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",), "proved", checked),
+        Sides(lines[3], lines[5], lines[4], "exact", ("local-2",), "proved", checked),
         *error_bound(eps_of(x) > 1e-10, scale),
     )
 

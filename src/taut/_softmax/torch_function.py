@@ -1,10 +1,12 @@
 """The exact constants as a function of PyTorch with a derivative of its own, compiled as they are.
 
-Only on CPUs, and where nothing is traced. Importing this module imports torch.
+Only on CPUs, and where nothing is traced (``torch_operator.py`` is for torch.compile). Importing
+this module imports torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +24,8 @@ def constant_lines(x: torch.Tensor, scale: float) -> torch.Tensor:
     return found
 
 
-def _constants(x: torch.Tensor, scale: float) -> torch.Tensor:
+def compiled_constants(x: torch.Tensor, scale: float) -> torch.Tensor:
+    """The same without a derivative."""
     from taut._softmax.kernel.driver import row_constants
 
     x = x.detach()
@@ -40,7 +43,9 @@ def _constants(x: torch.Tensor, scale: float) -> torch.Tensor:
     return torch.stack(lines)
 
 
-def _gradient(x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float) -> torch.Tensor:
+def compiled_gradient(
+    x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
+) -> torch.Tensor:
     """Gradient with respect to the logits, from those with respect to the two constants."""
     from taut._softmax.kernel.driver import row_gradients
 
@@ -51,10 +56,11 @@ def _gradient(x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: floa
         return torch.from_numpy(found).reshape(x.shape)
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
-        return _through_formula(leaf, one, two, scale).detach()
+        return _through_formula(leaf, one, two, scale).detach().contiguous()
 
 
-def _remember(ctx: Any, inputs: Any, output: Any) -> None:
+def remember(ctx: Any, inputs: Any, output: Any) -> None:
+    """What the derivative needs."""
     x, scale = inputs
     ctx.save_for_backward(x)
     ctx.scale = scale
@@ -69,13 +75,19 @@ def _through_formula(
     return found
 
 
-def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-    """All three sides of a constant have its derivative."""
+def derivative(
+    ctx: Any, grad: torch.Tensor, gradient: Callable[..., torch.Tensor]
+) -> tuple[torch.Tensor, None]:
+    """From ``grad`` of the six lines: all three sides of a constant have its derivative."""
     (x,) = ctx.saved_tensors
     one, two = grad[:3].sum(0), grad[3:].sum(0)
     if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
         return _through_formula(x, one, two, ctx.scale), None
-    return _gradient(x, one, two, ctx.scale), None
+    return gradient(x, one, two, ctx.scale), None
+
+
+def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+    return derivative(ctx, grad, compiled_gradient)
 
 
 class _Constants(torch.autograd.Function):
@@ -83,7 +95,7 @@ class _Constants(torch.autograd.Function):
 
     @staticmethod
     def forward(x: torch.Tensor, scale: float) -> torch.Tensor:
-        return _constants(x, scale)
+        return compiled_constants(x, scale)
 
-    setup_context = staticmethod(_remember)
+    setup_context = staticmethod(remember)
     backward = staticmethod(_backward)
