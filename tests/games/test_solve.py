@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 
 import numpy as np
@@ -401,3 +403,36 @@ def test_annealing_batches_and_budgets(torch):
     games.anneal(A[0, 0], callback=lambda tau, _: taus.append(tau) or len(taus) == 2)
     assert len(taus) == 2
     assert taus[1] < taus[0]
+
+
+@pytest.mark.parametrize("name", hard_games())
+def test_one_small_game_is_answered_as_in_a_batch(name):
+    """One game is solved in a single compiled call, a batch by array operations."""
+    A = hard_games()[name]
+    tau = 0.1 * spread(A)
+    one, other = games.solve(A, tau), games.solve(A[None], tau)[0]
+    facts = ("converged", "status", "method", "target")
+    assert [getattr(one, k) for k in facts] == [getattr(other, k) for k in facts]
+    assert one.certificate.to_dict() == other.certificate.to_dict()
+    assert abs(one.iterations - other.iterations) <= 2
+    assert one.products == (4 + 4 * one.iterations if one.iterations else 2)
+    assert one.lower <= other.upper
+    assert other.lower <= one.upper
+    apart = np.hypot(np.abs(one.x - other.x).sum(), np.abs(one.y - other.y).sum())
+    assert apart <= one.distance.upper + other.distance.upper
+    size = np.abs(A - np.mean(A)).max()
+    assert abs(one.exploitability - other.exploitability) <= (2 * apart + 1e-12) * size
+
+
+def test_the_certificate_is_of_the_payoffs_that_were_solved():
+    """It is put together late, from numbers: neither the payoffs nor a pickle can change it."""
+    A = np.random.default_rng(0).normal(size=(5, 4))
+    expected = games.certify(A, 0.5).to_dict()
+    solution = games.solve(A, 0.5)
+    A *= 3
+    again = pickle.loads(pickle.dumps(solution))
+    assert solution.certificate.to_dict() == again.certificate.to_dict() == expected
+    assert solution.certificate is solution.certificate
+    with pytest.raises(FrozenInstanceError):
+        solution.certificate = None
+    assert replace(solution, gap=1.0).certificate is solution.certificate

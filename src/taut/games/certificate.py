@@ -17,6 +17,7 @@ from taut._base.norm import lp
 from taut._base.rounding import enlarged, over, reduced, times
 from taut.games._solvers.first_order import mixing
 from taut.games._solvers.game import Game
+from taut.games._solvers.interaction import interaction_above
 from taut.games._solvers.prepare import prepare
 from taut.games.answer import Answer
 
@@ -158,7 +159,7 @@ def certify(
     batch = tuple(kind.shape[:-2])
     if p is not None:
         return _by_norm(game, batch, exponent(p))
-    found = total_variation(game, batch)
+    found = total_variation_of(game, batch)
     if game.exact:
         return found
     other = _by_norm(game, batch, 2.0)
@@ -167,10 +168,18 @@ def certify(
     return found
 
 
-def total_variation(game: Game, batch: tuple[int, ...]) -> ContractionCertificate:
+def total_variation_of(game: Game, batch: tuple[int, ...]) -> ContractionCertificate:
     """The certificate of theorem dsfp-tv."""
     d, tau = to_host(game.interaction), to_host(game.temperature)
-    return _certificate(game, batch, d / 4, lp(1), "dsfp-tv", d, tau)
+    return _certificate(batch, d / 4, lp(1), "dsfp-tv", d, tau, game.payoffs.shape, game.exact)
+
+
+def total_variation_of_one(
+    best: float, spread: float, tau: float, sizes: tuple[int, int]
+) -> ContractionCertificate:
+    """The certificate of theorem dsfp-tv for one game, from D as computed and the range."""
+    d = interaction_above(np.asarray([best]), np.asarray([spread]), sizes)
+    return _certificate((), d / 4, lp(1), "dsfp-tv", d, np.asarray([tau]), sizes, True)
 
 
 def _by_norm(game: Game, batch: tuple[int, ...], p: float) -> ContractionCertificate:
@@ -180,17 +189,18 @@ def _by_norm(game: Game, batch: tuple[int, ...], p: float) -> ContractionCertifi
     threshold = np.sqrt(both[0]) * np.sqrt(both[1]) / 2
     theorem = "dsfp-2" if p == 2 else "dsfp-p"
     d, tau = to_host(game.interaction), to_host(game.temperature)
-    return _certificate(game, batch, threshold, lp(p), theorem, d, tau)
+    return _certificate(batch, threshold, lp(p), theorem, d, tau, game.payoffs.shape, game.exact)
 
 
 def _certificate(
-    game: Game,
     batch: tuple[int, ...],
     threshold: Host,
     norm: Any,
     theorem: str,
     d: Host,
     tau: Host,
+    shape: tuple[int, ...],
+    exact: bool,
 ) -> ContractionCertificate:
     """Assemble a certificate from the τ above which the factor (threshold/τ)² is below 1."""
     threshold = enlarged(threshold, 8)
@@ -200,8 +210,8 @@ def _certificate(
         shaped(part, batch) for part in (0 * factor, factor, threshold, rate, d, tau)
     )
     bound = Bound(zero, factor, "upper", norm, STRATEGIES, theorem, rounding="proved")
-    sizes = (int(game.payoffs.shape[-2]), int(game.payoffs.shape[-1]))
-    return ContractionCertificate(tau, bound, threshold, d, game.exact, rate, sizes)
+    sizes = (int(shape[-2]), int(shape[-1]))
+    return ContractionCertificate(tau, bound, threshold, d, exact, rate, sizes)
 
 
 def _number(values: Any) -> Any:

@@ -10,11 +10,15 @@ import numpy as np
 
 from taut._base.array import Array, to_host
 from taut._base.bound import Bound
+from taut._base.domain import Described
 from taut._base.norm import Norm
 from taut.games.answer import Answer
 from taut.games.certificate import ContractionCertificate
+from taut.games.deferred import Deferred
 
 PLAYERS = Norm(*["l2 over the players' l1"] * 2)  # √(‖dx‖₁² + ‖dy‖₁²)
+FARTHEST = math.sqrt(8.0)  # in this norm, of two pairs of strategies
+NORMALISED = Described("x and y over their sums")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +54,8 @@ class Solution(Answer):
         The method that found the strategies ("start" if none improved on the first point), its
         iterations and its matrix-vector products. A Newton step also costs a factorisation.
     certificate
-        What was known before solving: a :class:`ContractionCertificate`.
+        What was known before solving: a :class:`ContractionCertificate`. Of a single small game it
+        is put together when it is first read.
     """
 
     x: Array
@@ -68,7 +73,7 @@ class Solution(Answer):
     method: Any
     iterations: Any
     products: Any
-    certificate: ContractionCertificate
+    certificate: Deferred[ContractionCertificate] = Deferred()  # noqa: RUF009 - no default
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,3 +106,18 @@ class Solution(Answer):
             f"value {self.value:.10g}, gap at most {self.gap:.3g}{end}; {self.method}, "
             f"{self.iterations} iterations, {self.products} products"
         )
+
+
+def distance_bound(above: Any) -> Bound:
+    """The bound on the distance to the equilibrium: no two pairs of strategies are √8 apart."""
+    above = np.minimum(above, FARTHEST) if np.shape(above) else min(above, FARTHEST)
+    return Bound(
+        0 * above,
+        above,
+        "upper",
+        PLAYERS,
+        NORMALISED,
+        "gap",
+        quantity="distance",
+        rounding="proved",
+    )

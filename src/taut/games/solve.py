@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
 
 from taut._base.array import Array, quietly, to_host
-from taut._base.bound import Bound
 from taut._base.checks import finite_above_zero, whole_number
 from taut._base.rounding import over, root, up
 from taut.games._solvers.bookkeeping import Bookkeeping
 from taut.games._solvers.duality_gap import judge
 from taut.games._solvers.first_order import dsfp, predictive
+from taut.games._solvers.formulas import wanted_gap
 from taut.games._solvers.game import Game
 from taut.games._solvers.newton import newton, persist
 from taut.games._solvers.newton_compiled import SMALL
 from taut.games._solvers.prepare import prepare
 from taut.games._solvers.strategies import first_point, guarantees, returned, uniform, values
-from taut.games.certificate import ContractionCertificate, check_damping, shaped, total_variation
-from taut.games.solution import PLAYERS, Solution
+from taut.games.certificate import (
+    ContractionCertificate,
+    check_damping,
+    shaped,
+    total_variation_of,
+)
+from taut.games.small_solution import small_solution
+from taut.games.solution import Solution, distance_bound
 
 METHODS = ("auto", "dsfp", "predictive", "newton")
 BUDGET = 10_000  # iterations, where no certificate says how many are needed
@@ -89,9 +94,13 @@ def solve(
     damping = check_damping(damping)
     if damping != 1 and method != "dsfp":
         raise ValueError("damping is only for method='dsfp'")
+    if method in ("auto", "newton") and start is None and callback is None:
+        found = small_solution(payoffs, temperature, tolerance, _given(max_iterations))
+        if found is not None:
+            return found
     game, kind = prepare(payoffs, temperature)
     batch = tuple(kind.shape[:-2])
-    certificate = total_variation(game, batch)
+    certificate = total_variation_of(game, batch)
     target = _target(game, tolerance)
     limit = _limit(max_iterations, certificate, target, method, damping)
     # The predictive update's rate counts from the uniform strategies.
@@ -120,9 +129,7 @@ def _auto(run: Bookkeeping) -> None:
 def _target(game: Game, tolerance: float) -> np.ndarray:
     """The gap that is wanted of each game, in units of payoff."""
     tolerance = finite_above_zero(tolerance, name="tolerance")
-    tau, size = to_host(game.temperature), 2 * to_host(game.largest)
-    # A game whose payoffs are all the same has no scale of its own.
-    return np.asarray(tolerance * np.where(size > 0, np.minimum(tau, size), tau))
+    return np.asarray(wanted_gap(tolerance, to_host(game.temperature), to_host(game.largest)))
 
 
 def _limit(
@@ -133,14 +140,19 @@ def _limit(
     damping: float,
 ) -> np.ndarray:
     """Iterations that each game may take."""
-    if asked is not None:
-        return np.full(target.shape, whole_number(asked, name="max_iterations", least=0))
-    if method not in ("dsfp", "predictive"):
-        return np.full(target.shape, BUDGET)
+    if asked is not None or method not in ("dsfp", "predictive"):
+        return np.full(target.shape, _given(asked))
     shape = np.shape(certificate.temperature)
     needed = certificate.iterations(target.reshape(shape), method=method, damping=damping)
     needed = np.reshape(np.minimum(needed, 1e15), target.shape)
     return np.where(needed < 1e15, needed, BUDGET).astype(np.int64)
+
+
+def _given(asked: int | None) -> int:
+    """Iterations that were asked for, or the budget without a certificate."""
+    if asked is None:
+        return BUDGET
+    return whole_number(asked, name="max_iterations", least=0)
 
 
 def _solution(
@@ -169,22 +181,10 @@ def _solution(
         "iterations": run.iterations,
         "products": run.products,
     }
-    distance = shaped(np.minimum(distance, math.sqrt(8.0)), batch)
-    where = "x and y over their sums"
-    bound = Bound(
-        0 * distance,
-        distance,
-        "upper",
-        PLAYERS,
-        where,
-        "gap",
-        quantity="distance",
-        rounding="proved",
-    )
     return Solution(
         x=x,
         y=y,
-        distance=bound,
+        distance=distance_bound(shaped(distance, batch)),
         certificate=certificate,
         **{name: shaped(part, batch) for name, part in numbers.items()},
     )

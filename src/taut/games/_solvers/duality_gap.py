@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from taut._base.array import Array, namespace
+from taut.games._solvers.formulas import gap_above
 from taut.games._solvers.game import Game
 
 
@@ -106,13 +107,8 @@ def judge(game: Game, at: StrategyPair) -> Judged:
 
 
 def gap(game: Game, x: Array, y: Array) -> Array:
-    """The gap that computed divergences stand for, from above.
-
-    A perturbation of the logits by at most e moves the root of a divergence by at most e/√2
-    (theorem gap); the rounding of the weights multiplies it by at most 1 + 4e.
-    """
-    e = game.logit_error
-    return game.temperature * ((x**0.5 + e) ** 2 + (y**0.5 + e) ** 2) * (1 + 16 * e)
+    """The gap that computed divergences stand for, from above."""
+    return gap_above(game.temperature, game.logit_error, x, y)
 
 
 def floor(game: Game) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from taut._base.array import Array, eps_of
+from taut.games._solvers.formulas import error_of_logits
 
 
 class Game(NamedTuple):
@@ -56,9 +57,6 @@ class Game(NamedTuple):
 
 
 def logit_error(shape: tuple[int, ...], largest: Array, temperature: Array) -> Array:
-    """Bound on the rounding error of a logit: product, division and normalisation together.
-
-    A sum of k products errs by at most k eps/2 times the largest product; the rest are a few
-    roundings relative to logits that are no larger than largest/τ plus a logarithm.
-    """
-    return eps_of(temperature) * (max(shape[-2:]) + 16) * (largest / temperature + 1)
+    """Bound on the rounding error of a logit, in the precision of the temperatures."""
+    n, m = shape[-2:]
+    return error_of_logits(n, m, largest / temperature, eps_of(temperature))

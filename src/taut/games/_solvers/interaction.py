@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numba import types
+from numba import njit, types
 
 from taut._base.array import processors
 from taut._base.compiled import compiled
@@ -65,9 +65,16 @@ def interaction(payoffs: Matrix, low: Matrix, high: Matrix) -> Matrix:
     order = np.argsort(-oscillations, axis=-1)
     best = np.empty(len(payoffs))
     kernel(np.ascontiguousarray(payoffs), order, oscillations, best)
-    # Differences of payoffs round relative to themselves, and none exceeds the range of payoffs.
     spread = np.max(high, axis=-1) - np.min(low, axis=-1)
-    if min(payoffs.shape[1:]) == 1:
+    return interaction_above(best, spread, payoffs.shape[1:])
+
+
+def interaction_above(best: Matrix, spread: Matrix, strategies: tuple[int, int]) -> Matrix:
+    """D from its computed value: a player with one strategy has no differences to err in.
+
+    Differences of payoffs round relative to themselves, and none exceeds the range of payoffs.
+    """
+    if min(strategies) == 1:
         return np.zeros_like(best)
     # Also where best is 0: rounding may have swallowed all of D.
     return np.asarray(plus_up(enlarged(best, 8), times(4 * EPS, spread)))
@@ -82,12 +89,13 @@ def _kernels() -> tuple[Callable[..., None], Callable[..., None]]:
     cube = types.Array(f8, 3, "C", readonly=True)
     order, oscillations = types.Array(types.int64, 2, "C"), types.Array(f8, 2, "C")
     return (
-        compiled(_survey, types.void(matrix, row, row, row)),
-        compiled(_interaction, types.void(cube, order, oscillations, row)),
+        compiled(survey_rows.py_func, types.void(matrix, row, row, row)),
+        compiled(widest_pair.py_func, types.void(cube, order, oscillations, row)),
     )
 
 
-def _survey(rows: Any, low: Any, high: Any, total: Any) -> None:
+@njit(error_model="numpy")
+def survey_rows(rows: Any, low: Any, high: Any, total: Any) -> None:
     """Fill in the smallest, the largest and the sum of each row (compiled)."""
     wide_vectors()
     for i in range(rows.shape[0]):
@@ -100,7 +108,8 @@ def _survey(rows: Any, low: Any, high: Any, total: Any) -> None:
         low[i], high[i], total[i] = -below, above, summed
 
 
-def _interaction(payoffs: Any, order: Any, oscillations: Any, result: Any) -> None:
+@njit(error_model="numpy")
+def widest_pair(payoffs: Any, order: Any, oscillations: Any, result: Any) -> None:
     """Fill in the largest oscillation of a difference of two rows of each game (compiled)."""
     wide_vectors()
     games, n, m = payoffs.shape

@@ -41,7 +41,7 @@ def propose(
     ``target`` is the wanted gap in units of payoff, ``limit`` the number of steps.
     """
     games, n, m = payoffs.shape
-    flip = n < m  # the linear systems have the size of the second player
+    flip = n < m
     if flip:
         payoffs = -np.swapaxes(payoffs, -1, -2)
     log_x, log_y = np.empty((games, max(n, m))), np.empty((games, min(n, m)))
@@ -95,6 +95,58 @@ def _place(A: Any, log_x: Any, log_y: Any, first: Any, second: Any) -> None:
     products(A, first[1], second[1], first[4], second[4])
 
 
+@njit(error_model="numpy")
+def follow(
+    A: Any, goal: float, interaction: float, target: float, limit: int, out_x: Any, out_y: Any
+) -> int:
+    """Follow one game down to its temperature; the steps that it took.
+
+    ``A`` has at least as many rows as columns: the linear systems have the size of the latter.
+    """
+    n, m = A.shape
+    first = (np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
+    second = (np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
+    base_x, base_y = np.zeros(n), np.zeros(m)
+    work = np.empty((m, m))
+    tau, spent = max(goal, interaction / GENTLE), 0
+    base = max(interaction, 2 * tau)
+    stride, steps, idle, least, best = STRIDE, 0, 0, np.inf, np.inf
+    _place(A, base_x, base_y, first, second)
+    copy(first[0], out_x)
+    copy(second[0], out_y)
+    while spent < limit:
+        level = np.log(tau / interaction) if interaction > 0 else 0.0
+        relative = _newton_step(A, tau, level, first, second, work)
+        spent += 1
+        steps += 1
+        halved = relative < 0.5 * least
+        idle = 0 if halved else idle + 1
+        least = relative if halved else least
+        if tau == goal:
+            if relative < best:
+                best = relative
+                copy(first[0], out_x)
+                copy(second[0], out_y)
+            if relative * goal <= 0.5 * target:
+                break
+        elif relative <= ROUGH:  # this temperature is solved: lower it
+            stride = max(stride**1.5, LONGEST) if steps <= QUICK else stride
+            base = tau
+            copy(first[0], base_x)
+            copy(second[0], base_y)
+            tau = max(goal, tau * stride)
+            steps, idle, least = 0, 0, np.inf
+            continue
+        if steps > STEPS or idle > IDLE or not np.isfinite(relative):
+            tau = np.sqrt(tau * base)
+            stride = tau / base
+            if stride > SHORTEST:
+                break
+            _place(A, base_x, base_y, first, second)
+            steps, idle, least = 0, 0, np.inf
+    return spent
+
+
 def _propose(
     payoffs: Any,
     taus: Any,
@@ -106,51 +158,7 @@ def _propose(
     out_steps: Any,
 ) -> None:
     """Follow every game down to its temperature (compiled)."""
-    games, n, m = payoffs.shape
-    first = (np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
-    second = (np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m), np.empty(m))
-    base_x, base_y = np.empty(n), np.empty(m)
-    work = np.empty((m, m))
-    for g in range(games):
-        A, goal, spent = payoffs[g], taus[g], 0
-        tau = max(goal, interactions[g] / GENTLE)
-        base = max(interactions[g], 2 * tau)
-        for i in range(n):
-            base_x[i] = 0.0
-        for j in range(m):
-            base_y[j] = 0.0
-        stride, steps, idle, least, best = STRIDE, 0, 0, np.inf, np.inf
-        _place(A, base_x, base_y, first, second)
-        copy(first[0], out_x[g])
-        copy(second[0], out_y[g])
-        while spent < limits[g]:
-            level = np.log(tau / interactions[g]) if interactions[g] > 0 else 0.0
-            relative = _newton_step(A, tau, level, first, second, work)
-            spent += 1
-            steps += 1
-            halved = relative < 0.5 * least
-            idle = 0 if halved else idle + 1
-            least = relative if halved else least
-            if tau == goal:
-                if relative < best:
-                    best = relative
-                    copy(first[0], out_x[g])
-                    copy(second[0], out_y[g])
-                if relative * goal <= 0.5 * targets[g]:
-                    break
-            elif relative <= ROUGH:  # this temperature is solved: lower it
-                stride = max(stride**1.5, LONGEST) if steps <= QUICK else stride
-                base = tau
-                copy(first[0], base_x)
-                copy(second[0], base_y)
-                tau = max(goal, tau * stride)
-                steps, idle, least = 0, 0, np.inf
-                continue
-            if steps > STEPS or idle > IDLE or not np.isfinite(relative):
-                tau = np.sqrt(tau * base)
-                stride = tau / base
-                if stride > SHORTEST:
-                    break
-                _place(A, base_x, base_y, first, second)
-                steps, idle, least = 0, 0, np.inf
-        out_steps[g] = spent
+    for g in range(payoffs.shape[0]):
+        out_steps[g] = follow(
+            payoffs[g], taus[g], interactions[g], targets[g], limits[g], out_x[g], out_y[g]
+        )

@@ -17,13 +17,19 @@ from taut._base.array import (
     widest,
 )
 from taut._base.checks import as_float_array, real_number
+from taut.games._solvers.formulas import (
+    LARGEST,
+    SHARPEST,
+    SMALLEST,
+    centre,
+    size_fits,
+    temperature_fits,
+)
 from taut.games._solvers.game import Game, logit_error
 from taut.games._solvers.interaction import interaction, row_bound, survey
 
 # Operations that an exact D may cost before a solver makes do with a bound: a few milliseconds.
 CHEAP = 2.0e7
-SMALLEST, LARGEST = 1e-150, 1e150  # of payoffs and τ: squares neither over- nor underflow
-SHARPEST = 1e-13  # of τ against payoffs: below, rounding hides the equilibrium
 
 Host = np.ndarray[Any, np.dtype[Any]]
 
@@ -53,10 +59,7 @@ def prepare(
     bottom, top = low.min(axis=-1), high.max(axis=-1)
     _check_sizes(host, total, np.maximum(np.abs(bottom), np.abs(top)), name=name)
     d, exact = _interaction(host, low, high, work)
-    offset = bottom + (top - bottom) / 2
-    # Where the offset exceeds the spread, subtracting it is exact; elsewhere it would not help.
-    offset = np.where(np.abs(offset) > top - bottom, offset, 0.0)
-    size = np.maximum(np.abs(bottom - offset), np.abs(top - offset))
+    offset, size = centre(bottom, top)
     taus = np.broadcast_to(taus, kind.shape[:-2]).reshape(-1).copy()
     if own_scale:
         taus = taus * np.where(size > 0, size, 1.0)
@@ -137,7 +140,7 @@ def _broadcast(kind: Array, shape: tuple[int, ...], *, name: str) -> Array:
 
 def _check_sizes(host: Host, total: Host, size: Host, *, name: str) -> None:
     """Refuse NaN and infinities, and what would over- or underflow; say where it stands."""
-    fits = (size == 0) | ((size >= SMALLEST) & (size <= LARGEST))
+    fits = size_fits(size)
     if np.all(np.isfinite(total)) and np.all(fits):
         return
     bad = np.argwhere(~np.isfinite(host))
@@ -156,7 +159,7 @@ def _check_sizes(host: Host, total: Host, size: Host, *, name: str) -> None:
 
 def _check_ratio(size: Host, taus: Host) -> None:
     """Refuse temperatures at which rounding leaves nothing of the answer."""
-    good = (taus >= SHARPEST * size) & (taus >= SMALLEST) & (taus <= LARGEST)
+    good = temperature_fits(taus, size)
     if not np.all(good):
         worst = int(np.argmin(good))
         raise ValueError(

@@ -7,6 +7,7 @@ import numpy as np
 from taut._base.array import Array, eps_of, host_view, like, namespace, to_host
 from taut._base.checks import as_float_array
 from taut.games._solvers.duality_gap import Mixed, StrategyPair, answer_rows, mixed, strategy_pair
+from taut.games._solvers.formulas import error_of_guarantees, value_sides
 from taut.games._solvers.game import Game
 
 
@@ -62,11 +63,10 @@ def returned(
 def guarantees(game: Game, at: StrategyPair) -> tuple[np.ndarray, np.ndarray]:
     """What y earns at least and x pays at most in the game without entropy and without its offset.
 
-    Rounded outward: a product errs by at most half an eps for each term, and weights that do not
-    sum to 1 by as much again.
+    Rounded outward.
     """
-    terms = max(game.payoffs.shape[1:]) + 16
-    error = 2 * terms * float(np.finfo(float).eps) * to_host(game.largest)
+    _, n, m = game.payoffs.shape
+    error = error_of_guarantees(n, m, to_host(game.largest))
     return to_host(at.costs).min(axis=-1) - error, to_host(at.gains).max(axis=-1) + error
 
 
@@ -86,13 +86,9 @@ def values(game: Game, at: StrategyPair) -> tuple[np.ndarray, np.ndarray, np.nda
     above = soft_maximum(gains) - tau * entropy(at.x)
     below = tau * entropy(at.y) - soft_maximum(-costs)
     payoff = np.sum(to_host(at.x.weights) * costs, axis=-1)
-    # Logits err by logit_error; entropies by a few eps of Σ p |log p| ≤ log n, over n terms.
-    n, m = game.payoffs.shape[1:]
-    terms = (n + 8) * np.log(n + 1) + (m + 8) * np.log(m + 1)
-    eps = float(np.finfo(float).eps)
-    error = tau * (2 * to_host(game.logit_error) + eps * terms) + 4 * eps * np.abs(offset)
-    error = error + 4 * eps * (np.abs(above) + np.abs(below))
-    return below + offset - error, above + offset + error, payoff + offset
+    error, (_, n, m) = to_host(game.logit_error), game.payoffs.shape
+    lower, upper = value_sides(below, above, offset, tau, error, n, m)
+    return lower, upper, payoff + offset
 
 
 def strategy(weights: Array) -> Mixed:
