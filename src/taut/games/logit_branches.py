@@ -14,9 +14,9 @@ from taut._base.norm import Norm, lp
 from taut._base.rounding import EPS, plus
 from taut.games._files.read import Payoffs
 from taut.games._solvers.all_branches import Explorer, TracedBranch
+from taut.games._solvers.formulas import LARGEST, SMALLEST
 from taut.games._solvers.logit_equations import Equations, Vector, in_own_units
 from taut.games._solvers.logit_proof import Judge
-from taut.games._solvers.prepare import LARGEST, SMALLEST
 from taut.games.branches_answer import LogitBranch, LogitBranches, LogitPoints
 
 COLDEST = 1e-8  # of τ against the largest difference of payoffs: below, rounding hides branches
