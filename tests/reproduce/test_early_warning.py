@@ -22,7 +22,7 @@ from taut.reproduce.early_warning.comparison import (
 from taut.reproduce.early_warning.faults import FAULTS, HEALTHY, Disturbance
 from taut.reproduce.early_warning.rules import (
     RULES,
-    Rule,
+    AlarmRule,
     divergence,
     first_alarm,
     statistic,
@@ -31,7 +31,7 @@ from taut.reproduce.early_warning.rules import (
 from taut.reproduce.early_warning.signals import SIGNALS
 from taut.reproduce.experiments import early_warning
 
-UP, DOWN = (Rule("level", upwards, 1) for upwards in (True, False))
+UP, DOWN = (AlarmRule("level", upwards, 1) for upwards in (True, False))
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_statistics_of_rules():
     flat = [1.0, 3.0] * 25
     assert statistic(flat, [5.0, -5.0], UP).tolist() == [5, -5]
     assert statistic(flat, [5.0, -5.0], DOWN).tolist() == [-5, 5]
-    change = statistic(flat, [4.0], Rule("change since", True, 1))
+    change = statistic(flat, [4.0], AlarmRule("change since", True, 1))
     assert change == pytest.approx([1.0])  # twice the median of 2
-    departure = statistic(flat, [4.0], Rule("departure", True, 1))
+    departure = statistic(flat, [4.0], AlarmRule("departure", True, 1))
     assert departure == pytest.approx([2 / (1.4826 + 2e-3)])
-    single = statistic(flat, [3.0, 9.0, 3.0], Rule("level", True, 3))
+    single = statistic(flat, [3.0, 9.0, 3.0], AlarmRule("level", True, 3))
     assert single.tolist() == [3, 3, 3]  # one record alone does not move a median
     broken = [statistic(flat, [2.0, math.nan], rule)[1] for rule in RULES]
     assert broken == [math.inf] * len(RULES)

@@ -12,7 +12,7 @@ import numpy as np
 from taut.reproduce.early_warning.faults import FAULTS
 from taut.reproduce.early_warning.rules import (
     RULES,
-    Rule,
+    AlarmRule,
     divergence,
     first_alarm,
     statistic,
@@ -50,7 +50,7 @@ class SignalAlarm(NamedTuple):
     """A signal with the rule and threshold that were chosen for it."""
 
     signal: str
-    rule: Rule
+    rule: AlarmRule
     limit: float
     false_alarms: int  # of the healthy runs that the threshold was set on
 

@@ -15,7 +15,7 @@ from taut.reproduce.early_warning.faults import FAULTS, HEALTHY
 from taut.reproduce.early_warning.signals import SIGNALS
 
 
-class Judged(NamedTuple):
+class JudgedSignal(NamedTuple):
     """An alarm on the runs that it was not chosen on; a lead of 0 means that it did not warn."""
 
     name: str
@@ -36,7 +36,7 @@ def diverged_runs(runs: Sequence[WatchedRun]) -> list[WatchedRun]:
     return [run for run in runs if run.name in FAULTS and run.diverged is not None]
 
 
-def judge(alarm: SignalAlarm, equal: SignalAlarm, runs: Sequence[WatchedRun]) -> Judged:
+def judge(alarm: SignalAlarm, equal: SignalAlarm, runs: Sequence[WatchedRun]) -> JudgedSignal:
     """An alarm on some runs; ``equal`` is the same at another threshold."""
     firsts = [alarm.first(run) for run in runs]
     diverged = diverged_runs(runs)
@@ -50,7 +50,7 @@ def judged_by(
     runs: Sequence[WatchedRun],
     firsts: Sequence[int | None],
     equal: float | None,
-) -> Judged:
+) -> JudgedSignal:
     """What first alarms in runs are worth."""
     pairs = list(zip(runs, firsts, strict=True))
     diverged = diverged_runs(runs)
@@ -60,4 +60,4 @@ def judged_by(
     }
     share = mean_share(diverged, [first for r, first in pairs if r in diverged])
     false = sum(first is not None for r, first in pairs if r in healthy_runs(runs))
-    return Judged(name, rule, leads, share, false, equal)
+    return JudgedSignal(name, rule, leads, share, false, equal)

@@ -7,18 +7,21 @@ from typing import Any
 
 from taut.reproduce.early_warning.comparison import MARGIN, WatchedRun
 from taut.reproduce.early_warning.faults import FAULTS, HEALTHY
-from taut.reproduce.early_warning.judged import Judged, healthy_runs
+from taut.reproduce.early_warning.judged import JudgedSignal, healthy_runs
 from taut.reproduce.early_warning.signals import CONSTANTS, SIGNALS
-from taut.reproduce.early_warning.training import Recipe
+from taut.reproduce.early_warning.training import FamilyRecipe
 
 ALLOWED = 1  # false alarms of the healthy runs that thresholds are set on
 
 
 def remarks(
-    judged: list[Judged], fixed: Judged, runs: Sequence[WatchedRun], family: dict[str, Any]
+    judged: list[JudgedSignal],
+    fixed: JudgedSignal,
+    runs: Sequence[WatchedRun],
+    family: dict[str, Any],
 ) -> Iterator[str]:
     """The sentences of the page; alarms come with the best first."""
-    recipe = Recipe(**family["recipe"])
+    recipe = FamilyRecipe(**family["recipe"])
     first = judged[0]
     constants = {SIGNALS[name] for name in CONSTANTS}
     best = next(each for each in judged if each.name in constants)
@@ -79,12 +82,12 @@ def remarks(
     )
 
 
-def _best(judged: Sequence[Judged], what: str) -> str:
+def _best(judged: Sequence[JudgedSignal], what: str) -> str:
     first = max(judged, key=lambda each: getattr(each, what))
     return f"the {first.name} ({getattr(first, what):.0%})"
 
 
-def _best_of_fault(judged: Sequence[Judged], fault: str) -> str:
+def _best_of_fault(judged: Sequence[JudgedSignal], fault: str) -> str:
     first = max(
         judged, key=lambda each: (sum(n > 0 for n in each.leads[fault]), sum(each.leads[fault]))
     )

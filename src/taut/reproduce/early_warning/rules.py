@@ -14,7 +14,7 @@ REFERENCE = slice(-40, -20)  # records of the history that a level is compared w
 KINDS = ("level", "change since", "departure")
 
 
-class Rule(NamedTuple):
+class AlarmRule(NamedTuple):
     """What of a signal is compared with a threshold.
 
     Attributes
@@ -39,10 +39,10 @@ class Rule(NamedTuple):
         return f"{self.kind} {way}{smooth}"
 
 
-RULES = tuple(Rule(*each) for each in product(KINDS, (True, False), (1, 3)))
+RULES = tuple(AlarmRule(*each) for each in product(KINDS, (True, False), (1, 3)))
 
 
-def statistic(history: Sequence[float], after: Sequence[float], rule: Rule) -> Array:
+def statistic(history: Sequence[float], after: Sequence[float], rule: AlarmRule) -> Array:
     """What the rule compares with its threshold, for each record after the history.
 
     It uses records up to that one only. A signal that is NaN is above every threshold.

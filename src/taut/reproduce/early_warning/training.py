@@ -17,7 +17,7 @@ from taut.reproduce.early_warning.signals import attention_signals
 from taut.reproduce.lipschitz.characters import Characters, drawn_batch, fixed_batches
 
 
-class Recipe(NamedTuple):
+class FamilyRecipe(NamedTuple):
     """Sizes of the model and of its trainings; ``every`` so many steps signals are recorded."""
 
     tokens: int = 64
@@ -32,13 +32,13 @@ class Recipe(NamedTuple):
     every: int = 5
 
 
-QUICK = Recipe(tokens=16, width=16, layers=1, heads=2, batch=4, before=42, after=6, every=1)
+QUICK = FamilyRecipe(tokens=16, width=16, layers=1, heads=2, batch=4, before=42, after=6, every=1)
 
 
 class _State:
     """A model in training, which can be copied."""
 
-    def __init__(self, seed: int, recipe: Recipe, text: Characters) -> None:
+    def __init__(self, seed: int, recipe: FamilyRecipe, text: Characters) -> None:
         torch.manual_seed(seed)
         self.recipe, self.text, self.step = recipe, text, 0
         self.model = WatchedDecoder(
@@ -95,7 +95,7 @@ class _State:
 
 
 def train_family(
-    seed: int, recipe: Recipe, ways: dict[str, Disturbance], text: Characters, what: str
+    seed: int, recipe: FamilyRecipe, ways: dict[str, Disturbance], text: Characters, what: str
 ) -> dict[str, Any]:
     """Train from one seed, and go on in every way from the same weights; a record of all of it."""
     begun, state, history = time.process_time(), _State(seed, recipe, text), []

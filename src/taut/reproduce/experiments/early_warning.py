@@ -19,7 +19,7 @@ from taut.reproduce.early_warning.comparison import (
 )
 from taut.reproduce.early_warning.faults import FAULTS, HEALTHY
 from taut.reproduce.early_warning.judged import (
-    Judged,
+    JudgedSignal,
     diverged_runs,
     healthy_runs,
     judge,
@@ -27,7 +27,7 @@ from taut.reproduce.early_warning.judged import (
 )
 from taut.reproduce.early_warning.remarks import ALLOWED, remarks
 from taut.reproduce.early_warning.signals import CONSTANTS, SIGNALS
-from taut.reproduce.early_warning.training import QUICK, Recipe, train_family
+from taut.reproduce.early_warning.training import QUICK, FamilyRecipe, train_family
 from taut.reproduce.kept_runs import kept_run
 from taut.reproduce.lipschitz.characters import Characters
 from taut.reproduce.options import Options
@@ -46,7 +46,7 @@ def run(options: Options) -> Result:
         )
     text = Characters.read(Path(options.data[0]))
     recipe, first, many = (
-        (QUICK, 1, 2) if options.quick else (Recipe(), CHOOSING, CHOOSING + JUDGING)
+        (QUICK, 1, 2) if options.quick else (FamilyRecipe(), CHOOSING, CHOOSING + JUDGING)
     )
     folder = options.folder / "early-warning-runs"
     families = []
@@ -83,7 +83,7 @@ def made(calibration: list[dict[str, Any]], test: list[dict[str, Any]]) -> Resul
     )
 
 
-def _claims(judged: list[Judged]) -> Iterator[Claim]:
+def _claims(judged: list[JudgedSignal]) -> Iterator[Claim]:
     constants = {SIGNALS[name] for name in CONSTANTS}
     best = max((each for each in judged if each.name in constants), key=lambda each: each.share)
     other = max((e for e in judged if e.name not in constants), key=lambda each: each.share)
@@ -96,7 +96,7 @@ def _claims(judged: list[Judged]) -> Iterator[Claim]:
     )
 
 
-def _lead_table(judged: list[Judged], runs: Sequence[WatchedRun]) -> ResultTable:
+def _lead_table(judged: list[JudgedSignal], runs: Sequence[WatchedRun]) -> ResultTable:
     many = len(healthy_runs(runs))
     rows = [
         [each.name, *(_told(each.leads[fault]) for fault in FAULTS), f"{each.share:.0%}",
@@ -126,7 +126,7 @@ def _told(leads: Sequence[int]) -> str:
     return f"{median(leads):g} ({min(leads)} to {max(leads)}), {warned} of {len(leads)}"
 
 
-def _rule_table(alarms: Sequence[SignalAlarm], judged: Sequence[Judged]) -> ResultTable:
+def _rule_table(alarms: Sequence[SignalAlarm], judged: Sequence[JudgedSignal]) -> ResultTable:
     chosen = {SIGNALS[alarm.signal]: alarm for alarm in alarms}
     rows = [
         [each.name, each.rule, f"{chosen[each.name].limit * (1 if up else -1):.4g}"]
@@ -159,7 +159,7 @@ def _spiked(run: WatchedRun) -> bool:
     return run.diverged is None and any(r["held_out"] > best + MARGIN for r in run.after)
 
 
-def _plot(judged: list[Judged], runs: Sequence[WatchedRun]) -> Plot:
+def _plot(judged: list[JudgedSignal], runs: Sequence[WatchedRun]) -> Plot:
     names = [each.name for each in reversed(judged)]
     curves = []
     for number, fault in enumerate(FAULTS):
