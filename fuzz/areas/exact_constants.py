@@ -59,7 +59,11 @@ class ExactConstants(Area):
         if rng.random() < 0.7:
             way["scale"] = case["scale"]
             if rng.random() < 0.3 and backend != "jax traced":  # which compiles for every scale
-                way["scale"] *= float(1 + rng.standard_normal() * 10 ** rng.uniform(-15, -0.5))
+                scale = case["scale"] * float(
+                    1 + rng.standard_normal() * 10 ** rng.uniform(-15, -0.5)
+                )
+                if 1e-30 < abs(scale) < 1e30:  # beyond it JAX's float32 is refused
+                    way["scale"] = scale
         return Case({"x": x}, {**case.settings, **way})
 
     def _way(self, rng: np.random.Generator, backend: str, dtype: str) -> dict[str, Any]:
