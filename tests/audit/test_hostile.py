@@ -196,8 +196,11 @@ def test_ctrl_c_and_the_same_command_again(tmp_path):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "SLOW": "0.5"}
     expected = json.loads(taut(*call[3:], "a", "--json", cwd=tmp_path).stdout)
     (tmp_path / "batches").unlink()
+    # A shell's background jobs, tests among them, are deaf to Ctrl-C: not this one.
     running = subprocess.Popen([*call, "b"], cwd=tmp_path, env=env, stderr=subprocess.PIPE,
-                               stdout=subprocess.DEVNULL, text=True)  # fmt: skip
+                               stdout=subprocess.DEVNULL, text=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                               )  # fmt: skip
     while running.poll() is None and not (tmp_path / "batches").exists():
         time.sleep(0.05)
     time.sleep(0.3)

@@ -24,18 +24,23 @@ ALWAYS = {
 # rich (and tomli before Python 3.11); the text for rich's tables is made for the command line only.
 NEED_TORCH = (
     "models", "networks", "audit", "control", "reproduce/seq2seq", "reproduce/lipschitz",
+    "reproduce/early_warning",
 )  # fmt: skip
 COMMAND_LINE = ("cli", "_base/terminal_text.py")
 # Reached with a model of transformers, a hook of accelerate or a tensor only, or after models were
 # loaded.
 REACHED_LATER = {
     ("_softmax/torch_function.py", "torch"),
+    ("_softmax/torch_operator.py", "torch"),
     ("control", "transformers"),
     ("models", "accelerate"),
     ("models/_gpu_rows", "triton"),
     ("networks/onnx_files", "google"),
     ("networks/onnx_files", "onnx"),
     ("reproduce/experiments/figure_2.py", "torch"),
+    ("reproduce/every_row.py", "torch"),
+    ("reproduce/random_steps.py", "torch"),
+    ("reproduce/row_bounds.py", "torch"),
 }
 DISTRIBUTION = {"PIL": "pillow", "vl_convert": "vl-convert-python"}
 

@@ -13,6 +13,7 @@ from taut import games
 
 EXPONENTS = (1.0, 1.05, 1.5, 2.0, 3.0, 8.0, math.inf)
 TOLERANCE = 1e-12
+SEARCHED = 1e-6
 
 
 def called(page, code: str, *arguments):
@@ -89,8 +90,9 @@ def test_constants_and_worst_directions(page, cases, p):
         assert constant["theorem"] == expected.theorem[0]
         for side in ("lower", "upper"):
             theirs = float(getattr(expected, side))
-            assert near(constant[side], theirs, scale)
-            assert abs(constant[side] - theirs) <= 1e-9 * theirs  # small constants have digits too
+            # Lower sides of brackets are found by searches, which end at other directions.
+            most = 1e-9 if exact or side == "upper" else SEARCHED
+            assert abs(constant[side] - theirs) <= most * theirs  # small constants have digits too
         assert (
             constant["lower"] <= constant["upper"] <= float(taut.global_lipschitz(p, scale=scale))
         )
@@ -113,7 +115,7 @@ def test_constants_of_random_exponents(page, cases):
     found = called(page, "(x, p, scale) => taut.localConstant(x, p, scale)", *given)
     for (x, p, scale), constant in zip(given, found, strict=True):
         expected = taut.local_lipschitz(x, p, scale=scale)
-        assert near(constant["lower"], float(expected.lower), scale)
+        assert constant["lower"] == pytest.approx(float(expected.lower), rel=SEARCHED)
         assert near(constant["upper"], float(expected.upper), scale)
 
 

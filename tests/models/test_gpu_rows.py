@@ -89,7 +89,9 @@ def errors(found, value):
 
 
 @needs_triton
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 17, 63, 64, 65, 150, 333, 1000, 5000])
+@pytest.mark.parametrize(
+    "n", [1, 2, 3, 5, 17, 63, 64, 65, 150, 333, 1000, pytest.param(5000, marks=pytest.mark.slow)]
+)
 def test_hard_rows(interpreted, n):
     for seed in range(3 if n < 400 else 1):
         rows = families(n, seed)

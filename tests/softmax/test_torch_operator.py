@@ -59,6 +59,7 @@ def test_value_and_gradient_are_those_of_the_eager_code(torch, dtype):
             torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_symbols_for_everything(torch):
     compiled = torch.compile(penalty, backend="aot_eager", fullgraph=True, dynamic=True)
     for shape, scale in (((3, 5), 1.0), ((4, 6), 0.3)):

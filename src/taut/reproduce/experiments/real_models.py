@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from taut._base.optional import needing
 from taut._base.terminal_text import say
 from taut.reproduce.data_sets import read, short
 from taut.reproduce.every_row import every_row
@@ -84,8 +85,8 @@ def _sees(place: str) -> bool:
     """Whether a model takes images, by its configuration."""
     if place.endswith(".gguf"):
         return False
-    from transformers import AutoConfig
-
+    with needing("models by name need transformers", "hf"):
+        from transformers import AutoConfig
     return hasattr(AutoConfig.from_pretrained(place), "image_size")
 
 
