@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
@@ -39,12 +38,7 @@ FIXED = "fixed limits"
 
 def run(options: Options) -> Result:
     """Train what is missing, choose an alarm for every signal, and judge it on other seeds."""
-    if len(options.data) != 1:
-        raise ValueError(
-            "early-warning needs a text: --data shakespeare.txt (tiny Shakespeare, which is "
-            "experiments/shakespeare.txt.gz in the repository)"
-        )
-    text = Characters.read(Path(options.data[0]))
+    text = Characters.given("early-warning", options.data)
     recipe, first, many = (
         (QUICK, 1, 2) if options.quick else (FamilyRecipe(), CHOOSING, CHOOSING + JUDGING)
     )

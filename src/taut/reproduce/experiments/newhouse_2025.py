@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -27,12 +26,7 @@ Runs = list[dict[str, Any]]
 
 def run(options: Options) -> Result:
     """Train what is missing, and set both recipes beside each other at equal budgets."""
-    if len(options.data) != 1:
-        raise ValueError(
-            "newhouse-2025 needs a text: --data shakespeare.txt (tiny Shakespeare, which is "
-            "experiments/shakespeare.txt.gz in the repository)"
-        )
-    text = Characters.read(Path(options.data[0]))
+    text = Characters.given("newhouse-2025", options.data)
     queue = list(planned(options))
     folder = options.folder / "newhouse-2025-runs"
     runs = []

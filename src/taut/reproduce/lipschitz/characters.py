@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,16 @@ class Characters(NamedTuple):
     train: torch.Tensor
     held_out: torch.Tensor
     alphabet: str
+
+    @classmethod
+    def given(cls, experiment: str, data: Sequence[str]) -> Characters:
+        """The one text that an experiment takes with ``--data``."""
+        if len(data) != 1:
+            raise ValueError(
+                f"{experiment} needs a text: --data shakespeare.txt (tiny Shakespeare, which is "
+                "experiments/shakespeare.txt.gz in the repository)"
+            )
+        return cls.read(Path(data[0]))
 
     @classmethod
     def read(cls, path: Path) -> Characters:
