@@ -188,6 +188,14 @@ def model():
 """
 
 
+# A shell's background jobs, tests among them, are deaf to Ctrl-C: a process that is started by this
+# line is not. (`preexec_fn` would fork this process, whose threads JAX and torch have started.)
+HEARS_CTRL_C = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
 def test_ctrl_c_and_the_same_command_again(tmp_path):
     (tmp_path / "mine.py").write_text(SLOW)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(120, 5, 8)).astype("f4"))
@@ -196,11 +204,9 @@ def test_ctrl_c_and_the_same_command_again(tmp_path):
     env = {**os.environ, "OMP_NUM_THREADS": "1", "SLOW": "0.5"}
     expected = json.loads(taut(*call[3:], "a", "--json", cwd=tmp_path).stdout)
     (tmp_path / "batches").unlink()
-    # A shell's background jobs, tests among them, are deaf to Ctrl-C: not this one.
-    running = subprocess.Popen([*call, "b"], cwd=tmp_path, env=env, stderr=subprocess.PIPE,
-                               stdout=subprocess.DEVNULL, text=True,
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-                               )  # fmt: skip
+    running = subprocess.Popen([sys.executable, "-c", HEARS_CTRL_C, *call, "b"], cwd=tmp_path,
+                               env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                               text=True)  # fmt: skip
     while running.poll() is None and not (tmp_path / "batches").exists():
         time.sleep(0.05)
     time.sleep(0.3)
