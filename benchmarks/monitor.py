@@ -12,6 +12,7 @@ import transformers
 
 from benchmarks.timing import table
 from taut import control
+from taut.control.monitor.gradient_alarm import EVERY, gradient_norm
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -22,7 +23,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def cost() -> str:
-    """A measurement beside the step before it, and its share of a training at that interval."""
+    """A measurement and a reading of gradients beside the step before, and their share of both."""
     torch.manual_seed(0)
     every = inspect.signature(control.Monitor).parameters["every"].default
     rows = []
@@ -45,13 +46,17 @@ def cost() -> str:
         def measure(monitor=monitor, ids=ids) -> None:
             monitor.measure(input_ids=ids)
 
-        pairs = [(_seconds(step), _seconds(measure)) for _ in range(4)][1:]
-        ratio = statistics.median(b / a for a, b in pairs)
+        def read(model=model) -> None:
+            gradient_norm(model.parameters())
+
+        found = [(_seconds(step), _seconds(measure), _seconds(read)) for _ in range(4)][1:]
+        share = statistics.median((b / every + c / EVERY) / a for a, b, c in found)
         weights = sum(p.numel() for p in model.parameters()) / 1e6
         rows.append(
             [f"{weights:.1f} million weights, {layers} layers", str(length),
-             f"{min(a for a, _ in pairs):.2f}", f"{min(b for _, b in pairs):.2f}",
-             f"{ratio / every:.2%}"]
+             f"{min(a for a, _, _ in found):.2f}", f"{min(b for _, b, _ in found):.2f}",
+             f"{min(c for _, _, c in found) * 1e3:.1f}", f"{share:.2%}"]
         )  # fmt: skip
-    names = ["model", "tokens", "seconds of a step", "of a measurement", f"share, one in {every}"]
+    names = ["model", "tokens", "seconds of a step", f"of a measurement, one in {every}",
+             f"ms of a reading of gradients, one in {EVERY}", "share"]  # fmt: skip
     return table(names, rows)

@@ -37,6 +37,7 @@ from taut.control.lipschitz.convert import lipschitz_like
 from taut.control.lipschitz.limits import WeightLimits
 from taut.control.lipschitz.transformer import LipschitzTransformer
 from taut.control.monitor.alarms import AttentionWarning
+from taut.control.monitor.gradient_alarm import GradientAlarm
 from taut.control.monitor.monitor import Measurement, Monitor
 from taut.control.verified import Verified
 from taut.models import Block, Weight, find_blocks
@@ -55,6 +56,7 @@ __all__ = [
     "CappedAttention",
     "Constraint",
     "CosineAttention",
+    "GradientAlarm",
     "HuggingFaceConstraints",
     "HuggingFaceMonitor",
     "L2Attention",

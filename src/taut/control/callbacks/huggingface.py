@@ -45,21 +45,38 @@ class HuggingFaceMonitor(_BASE):  # type: ignore[misc, valid-type]
         self.trainer = trainer
         self.monitor: Monitor | None = None
         self._options = {"log": self._log, **options}
+        self._norm: Any = None  # of the gradient of this step, before it was clipped
+        self._replaced: list[Replaced] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Await the first pass, of the model as the trainer has wrapped it."""
+        self.on_train_end(args, state, control)  # what a training that failed has left
         options = {**self._options, "steps": state.global_step}
         self.monitor = Monitor(self.trainer.model_wrapped, **options)
+        # The trainer clips before any callback comes, and tells none of them what the norm was.
+        if hasattr(self.trainer, "_get_grad_norm"):
+            self._replaced = [Replaced(self.trainer, "_get_grad_norm", self._heard)]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count the step; with accumulation, this comes once for all its passes."""
         if self.monitor is not None:
-            self.monitor.step(state.global_step)
+            self.monitor.step(state.global_step, gradient_norm=self._norm)
+        self._norm = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model alone."""
+        for replaced in self._replaced:
+            replaced.remove()
+        self._replaced.clear()
         if self.monitor is not None:
             self.monitor.close()
+
+    def _heard(self, norm: Function) -> Function:
+        def found(*args: Any, **kwargs: Any) -> Any:
+            self._norm = norm(*args, **kwargs)
+            return self._norm
+
+        return found
 
     def _log(self, values: dict[str, float], step: int) -> None:
         self.trainer.log(values)  # which knows the step

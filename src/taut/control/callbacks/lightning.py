@@ -13,6 +13,7 @@ from taut.control.callbacks.penalty_names import penalty_names
 from taut.control.callbacks.replaced_method import Function, Replaced
 from taut.control.callbacks.started import Started, check_constraints
 from taut.control.constraint import Constraint, holds_any
+from taut.control.monitor.gradient_alarm import due, gradient_norm
 from taut.control.monitor.monitor import Monitor
 
 _BASE = base("Callback", "lightning.pytorch", "pytorch_lightning")
@@ -47,6 +48,7 @@ class LightningMonitor(_BASE):  # type: ignore[misc, valid-type]
         self.module = module
         self.monitor: Monitor | None = None
         self._options = options
+        self._norm: float | None = None  # of the gradient of this step, before it is clipped
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Await the first pass."""
@@ -59,10 +61,16 @@ class LightningMonitor(_BASE):  # type: ignore[misc, valid-type]
         options = {"log": log, **self._options, "steps": trainer.global_step}
         self.monitor = Monitor(watched, **options)
 
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """Read the gradient before it is clipped."""
+        if self.monitor is not None and due(self.monitor.steps, self.monitor.steps + 1):
+            self._norm = gradient_norm(pl_module.parameters())
+
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Count the step; while gradients are accumulated the number stays."""
         if self.monitor is not None:
-            self.monitor.step(trainer.global_step)
+            self.monitor.step(trainer.global_step, gradient_norm=self._norm)
+        self._norm = None
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Leave the model alone."""

@@ -7,11 +7,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
 
 from taut._base.checks import whole_number
 from taut.control.constraint import Constraint
 from taut.control.monitor.alarms import Alarms, AttentionWarning
+from taut.control.monitor.gradient_alarm import GradientAlarm, due, gradient_norm
 from taut.control.monitor.layer_measurement import PREFIX, LayerMeasurement, together
 from taut.control.monitor.measured_pass import measure_pass
 from taut.control.monitor.next_pass import NextPass, inner, outer
@@ -49,9 +50,11 @@ class Monitor:
     weights
         Measure the largest singular value of each projection matrix too, at an SVD each.
     warn
-        Warn (:class:`AttentionWarning`, once for each layer and kind) when the mean entropy of a
-        layer's heads falls below a tenth of its first value or that of a head below 0.01 nats, when
-        the largest score of a head exceeds 64 and 4 times its first value, and when scores are NaN.
+        Warn (:class:`AttentionWarning`, once for each layer and kind) when the gradient norm grows
+        to more than 1.5 times what it was in the last hundred steps (medians of readings every
+        fifth step), when the mean entropy of a layer's heads falls below a tenth of its first value
+        or that of a head below 0.01 nats, when the largest score of a head exceeds 64 and 4 times
+        its first value, and when scores are NaN.
     constraints
         Constraints whose ``values()`` are logged too, as ``values/NAME``: without the strength.
     heads
@@ -125,15 +128,23 @@ class Monitor:
         self._model, self._log, self._weights, self._warn = inner(model), log, weights, warn
         self._constraints, self._heads = tuple(constraints), heads
         self.layers: dict[str, str] = {}
-        self._alarms, self._closed = Alarms(), False
+        self._alarms, self._gradients, self._closed = Alarms(), GradientAlarm(), False
         self._next = NextPass(outer(model), self._before)
         if self.steps % self.every == 0:
             self._next.wait()
 
-    def step(self, steps: int | None = None) -> None:
-        """Count a step of the optimiser, or set how many it has made by now."""
+    def step(
+        self, steps: int | None = None, *, gradient_norm: float | Tensor | None = None
+    ) -> None:
+        """Count a step of the optimiser, or set how many it has made by now.
+
+        ``gradient_norm`` is what ``torch.nn.utils.clip_grad_norm_`` returned. Without it, the
+        gradients are read that the parameters still have, which clipping may have shortened.
+        """
         before = self.steps
         self.steps = before + 1 if steps is None else steps
+        if self._warn and not self._closed and due(before, self.steps):
+            self._check_gradient(gradient_norm)
         if self.steps > before and not self._next.met and not self._closed:
             self._tell(
                 "", "calls", "no forward pass with gradients was seen: the monitor's module is not "
@@ -142,6 +153,12 @@ class Monitor:
             )  # fmt: skip
         if self.steps // self.every != before // self.every and not self._closed:
             self._next.wait()
+
+    def _check_gradient(self, norm: float | Tensor | None) -> None:
+        found = gradient_norm(self._model.parameters()) if norm is None else float(norm)
+        text = None if found is None else self._gradients.add(found)
+        if text is not None:
+            self._tell("", "gradient", f"step {self.steps}: {text}")
 
     def measure(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Measure now, on these inputs of the model."""

@@ -125,8 +125,25 @@ def mean_share(runs: Sequence[WatchedRun], alarms: Sequence[int | None]) -> floa
     return mean(mean(each) for each in shares.values()) if shares else 0.0
 
 
+def grown_gradient(run: WatchedRun) -> int | None:
+    """The first alarm of :class:`taut.control.GradientAlarm`, which needs no healthy runs."""
+    from taut.control import GradientAlarm
+
+    alarm = GradientAlarm()
+    for index, record in enumerate([*run.history, *run.after]):
+        if alarm.add(record["gradient_norm"]):
+            return max(0, index - len(run.history))
+    return None
+
+
+def monitor_alarm(run: WatchedRun) -> int | None:
+    """The first of all alarms that the monitor has by default."""
+    found = [each for each in (fixed_limits(run), grown_gradient(run)) if each is not None]
+    return min(found, default=None)
+
+
 def fixed_limits(run: WatchedRun) -> int | None:
-    """The first alarm of limits that need no healthy runs, as the monitor has had them.
+    """The first alarm of the monitor's limits of attention, which need no healthy runs either.
 
     They are those of :class:`taut.control.Monitor`: a score above 64 and 4 times the first, the
     entropy of a layer below a tenth of the first, or that of a head below 0.01 nats.

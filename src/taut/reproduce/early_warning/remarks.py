@@ -16,11 +16,14 @@ ALLOWED = 1  # false alarms of the healthy runs that thresholds are set on
 
 def remarks(
     judged: list[JudgedSignal],
-    fixed: JudgedSignal,
+    alone: Sequence[JudgedSignal],
     runs: Sequence[WatchedRun],
     family: dict[str, Any],
 ) -> Iterator[str]:
-    """The sentences of the page; alarms come with the best first."""
+    """The sentences of the page; alarms come with the best first.
+
+    ``alone`` are those of the monitor: of attention, of the gradient norm, and both together.
+    """
     recipe = FamilyRecipe(**family["recipe"])
     first = judged[0]
     constants = {SIGNALS[name] for name in CONSTANTS}
@@ -35,8 +38,18 @@ def remarks(
     yield (
         f"**The {first.name} warned first.** At thresholds that let {ALLOWED} of the healthy runs "
         f"alarm, it left {first.share:.0%} of the time between fault and divergence, in the mean "
-        f"over the faults. {said} The fixed limits that the monitor has without any healthy run to "
-        f"compare with left {fixed.share:.0%}.\n"
+        f"over the faults. {said}\n"
+    )
+    attention, gradient, both = alone
+    healthy = len(healthy_runs(runs))
+    yield (
+        "The monitor has no healthy run to compare with. Its limits of attention left "
+        f"{attention.share:.0%} of the time ({_false(attention)}, of {healthy} healthy runs). So "
+        "it warns by the gradient norm too: when the median of three readings, five steps apart, "
+        "is more than 1.5 times that of the twenty before. That left "
+        f"{gradient.share:.0%} ({_false(gradient)}), both together {both.share:.0%} "
+        f"({_false(both)}). The 1.5 was set on the seeds that choose and the first one that "
+        "judges; the largest value in their 15 healthy runs was 1.4.\n"
     )
     yield (
         f"Thresholds were set so that {ALLOWED} healthy run alarms; on the seeds that are judged, "
@@ -76,10 +89,15 @@ def remarks(
     )
     yield (
         "Two blocks of width 64, five seeds and faults that act within tens of steps say little "
-        "about large trainings. A monitor at its default interval of 100 steps would have come too "
-        "late for most of these runs; it costs 0.35 to 0.39 % of a training then "
+        "about large trainings. Attention measured at the monitor's default interval of 100 steps "
+        "would have come too late for most of these runs, while the gradient norm is read every "
+        "fifth step; together they cost less than half a per cent of a training "
         "(`benchmarks/RESULTS.md`).\n"
     )
+
+
+def _false(alarm: JudgedSignal) -> str:
+    return f"false alarms in {alarm.false_alarms}" if alarm.false_alarms else "no false alarm"
 
 
 def _best(judged: Sequence[JudgedSignal], what: str) -> str:

@@ -13,6 +13,8 @@ from taut.reproduce.early_warning.comparison import (
     WatchedRun,
     chosen_alarm,
     fixed_limits,
+    grown_gradient,
+    monitor_alarm,
     reset,
     watched_runs,
 )
@@ -33,7 +35,12 @@ from taut.reproduce.options import Options
 from taut.reproduce.result import Claim, Curve, Plot, Result, ResultTable
 
 CHOOSING, JUDGING = 4, 5  # seeds to set thresholds and choose rules on, and others to judge by
-FIXED = "fixed limits"
+# The alarms of the monitor, which need no healthy training to compare with.
+ALONE = {
+    "limits of attention, fixed": fixed_limits,
+    "growth of the gradient norm, fixed": grown_gradient,
+    "all alarms of the monitor": monitor_alarm,
+}
 
 
 def run(options: Options) -> Result:
@@ -61,7 +68,10 @@ def made(calibration: list[dict[str, Any]], test: list[dict[str, Any]]) -> Resul
     healthy, many = [*healthy_runs(known), *healthy_runs(new)], 2 * ALLOWED
     judged = [judge(alarm, reset(alarm, healthy, many), new) for alarm in alarms]
     judged.sort(key=lambda each: (each.share, -each.false_alarms), reverse=True)
-    fixed = judged_by(FIXED, "–", new, [fixed_limits(run) for run in new], None)
+    alone = [
+        judged_by(name, "–", new, [alarm(run) for run in new], None)
+        for name, alarm in ALONE.items()
+    ]
     settings = {
         **calibration[0]["recipe"], "seeds": f"{len(calibration)} to choose, {len(test)} to judge",
         "margin": MARGIN, "allowed": f"{ALLOWED} of {len(healthy_runs(known))}",
@@ -71,9 +81,9 @@ def made(calibration: list[dict[str, Any]], test: list[dict[str, Any]]) -> Resul
         "Early warning: which signal says first that a training goes wrong",
         settings,
         list(_claims(judged)),
-        [_lead_table([*judged, fixed], new), _rule_table(alarms, judged), _run_table(known, new)],
+        [_lead_table([*judged, *alone], new), _rule_table(alarms, judged), _run_table(known, new)],
         [_plot(judged, new)],
-        list(remarks(judged, fixed, new, calibration[0])),
+        list(remarks(judged, alone, new, calibration[0])),
     )
 
 
