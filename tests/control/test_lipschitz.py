@@ -232,3 +232,39 @@ def test_models_of_the_size_of_others():
         lipschitz_like(encoder, target=1.0)
     with pytest.raises(TypeError, match="no sizes that are known"):
         lipschitz_like(nn.Linear(2, 2), target=1.0)
+
+
+@pytest.mark.parametrize(("causal", "pool"), [(False, "mean"), (True, "mean"), (False, None)])
+def test_the_bound_in_l2_holds_for_fewer_tokens(causal, pool):
+    """The mean of n tokens has the constant 1/√n; without the others tokens are seen by more."""
+    model = text(outputs=3, causal=causal, pool=pool, layers=1, attention="l2", sharpness=1e-3)
+    block = model.blocks[0]
+    with torch.no_grad():
+        block.attention_share.fill_(0.0 if pool else 1.0)
+        block.mlp_share.zero_()
+        if not pool:  # each of four tokens looks for its own; without the last, two for the same
+            block.attention.position.zero_()
+            for distance, score in ((-1, 40.0), (3, 20.0), (1, 10.0)):
+                block.attention.position[:, distance + 3] = score
+    bound = WeightLimits(model).start().model.certificate("l2").upper
+    margins = model.margin_constants()[0, 1]
+    found = []
+    for tokens in (1, 2, 3, 4):
+        x = 0.2 * torch.randn(1, tokens, 8, dtype=torch.float64)
+        derivative = torch.func.jacrev(lambda x: model(inputs_embeds=x))(x)[0]
+        found.append(torch.linalg.matrix_norm(derivative.reshape(-1, x.numel()), 2).item())
+        rows = derivative.reshape(-1, 3, x.numel())
+        assert (rows[:, 0] - rows[:, 1]).norm(dim=-1).max() <= margins
+    assert 0.9 * bound < max(found) <= bound
+    assert max(found) > 1.3 * found[-1]
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_the_target_is_kept_by_texts_whose_tokens_stand_side_by_side(attention):
+    for head in (None, 4):
+        model = shaken(text(outputs=3, pool="all", attention=attention, head=head), 1.0)
+        for share in ("attention_share", "mlp_share"):
+            getattr(model.blocks[0], share).data.fill_(1.0)
+        assert 0.01 * model.target < model.certificate().upper <= model.target * (1 + 1e-9)
+        assert model.certificate("token").upper <= 4**0.5 * model.certificate("l2").upper * 1.001
+        assert all(row.holds for row in WeightLimits(model).verify())

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from taut._base.domain import Ball, Everywhere
 from taut._base.rounding import Numbers, enlarged, times
+from taut.control.lipschitz.all_lengths import for_all_inputs
 from taut.networks import certify
 
 if TYPE_CHECKING:
@@ -30,15 +31,19 @@ class Features(nn.Module):
 
 
 def pair_constants(
-    model: LipschitzTransformer, domain: Ball | Everywhere, norm: Literal["l2", "token"]
+    model: LipschitzTransformer, domain: Ball | Everywhere | None, norm: Literal["l2", "token"]
 ) -> Numbers:
     """Constants of logit a less logit b: that of the features times |w_a − w_b| (margin-radius)."""
     # An image is one token, and so are its features: both norms are l2 there, the smaller counts.
     norms: tuple[Literal["l2", "token"], ...] = (norm,) if model.text else ("l2", "token")
     features = Features(model)
-    found = min(
-        float(certify(features, domain, norm=each, measure=False).bound.upper[0]) for each in norms
-    )
+    if domain is None:
+        found = min(float(for_all_inputs(features, model, each).upper) for each in norms)
+    else:
+        found = min(
+            float(certify(features, domain, norm=each, measure=False).bound.upper[0])
+            for each in norms
+        )
     rows = model.output.detach().double().cpu()
     apart = torch.linalg.vector_norm(rows[:, None] - rows, dim=-1).numpy()
     apart = enlarged(apart, rows.shape[1] + 8)
