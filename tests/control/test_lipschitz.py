@@ -206,6 +206,8 @@ def test_bad_models_and_inputs_are_refused():
         text()(torch.zeros(1, 5, dtype=torch.long))
     with pytest.raises(TypeError, match="give words"):
         text()()
+    with pytest.raises(ValueError, match="images of 4 patches, got 1"):
+        images()(torch.zeros(1, 1, 2, 2, dtype=torch.float64))
     with pytest.raises(ValueError, match="leave out norm"):
         images().certificate("token")
     broken = text()

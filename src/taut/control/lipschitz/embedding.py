@@ -56,4 +56,9 @@ class PatchEmbedding(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Tokens of images (batch, channels, height, width)."""
         found = nn.functional.conv2d(images, self.weight, stride=self.patch_size)
-        return found.flatten(2).transpose(1, 2) + self.place
+        tokens = found.flatten(2).transpose(1, 2)
+        if tokens.shape[1] != self.tokens:  # a single patch would be taken for all places
+            raise ValueError(
+                f"the model takes images of {self.tokens} patches, got {tokens.shape[1]}"
+            )
+        return tokens + self.place
