@@ -240,3 +240,17 @@ def test_what_cannot_be_capped_says_so():
     with pytest.raises(TypeError, match="two dimensions"):
         cap(eye[0], 1.0)
     assert cap(eye[:0], 1.0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [1e100, 1e155, 1e250, 3e307])
+@pytest.mark.parametrize("limit", [1e-30, 0.7, 1e30])
+def test_numbers_whose_squares_overflow_are_cut_as_others(method, size, limit):
+    generator = torch.Generator().manual_seed(0)
+    for shape in ((6, 4), (4, 6), (5, 5)):
+        matrix = size * (2 * torch.rand(*shape, generator=generator, dtype=F64) - 1)
+        capped = cap(matrix, limit, method=method)
+        values = torch.linalg.svdvals(capped)
+        assert 0.99 * limit < float(values[0]) <= limit
+        if method == "exact":  # all of them were far above the limit
+            assert float(values[-1]) > 0.99 * limit

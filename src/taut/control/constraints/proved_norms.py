@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from taut._base.array import quietly
 from taut._base.rounding import enlarged, plus, root, times
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -62,6 +63,7 @@ def grams(stack: torch.Tensor) -> Grams:
     return Grams(full, plus(times(gamma(terms, stack.dtype), absolute_squares(stack)), lost))
 
 
+@quietly
 def absolute_squares(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖|A|‖₂² for each matrix: the smaller of ‖A‖_F² and ‖A‖₁‖A‖_∞."""
     sizes = stack.abs()
@@ -71,6 +73,7 @@ def absolute_squares(stack: torch.Tensor) -> Numbers:
     return np.asarray(enlarged(np.minimum(product, frobenius(sizes) ** 2), 4))
 
 
+@quietly
 def frobenius(stack: torch.Tensor) -> Numbers:
     """Upper bounds on ‖A‖_F for each matrix; squares that underflow count as the smallest."""
     rows, columns = stack.shape[1:]
