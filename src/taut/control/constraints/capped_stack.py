@@ -136,6 +136,7 @@ def _divided(
 
 def _divided_alone(matrix: torch.Tensor, limit: float) -> torch.Tensor:
     """One matrix divided by its norm in double precision; a margin covers what rounding adds."""
-    wide = matrix.double()
+    wide = matrix.double()  # brought near 1 by a power of two, so that no factor underflows
+    wide = torch.ldexp(wide, torch.tensor(-math.frexp(float(wide.abs().max()))[1]))
     below = 1 - 4 * unit(matrix.dtype) * (1 + math.sqrt(min(matrix.shape)))
     return (wide * (below * limit / spectral(wide.cpu().numpy()))).to(matrix.dtype)
