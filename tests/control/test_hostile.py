@@ -360,3 +360,37 @@ def test_padding_costs_nothing_in_local_constants(implementation):
     assert len(found[0]) == 2
     assert found[0] == pytest.approx(found[1], rel=1e-4)
     sharp.penalty().backward()
+
+
+def text():
+    return control.LipschitzTransformer.of_text(
+        5, tokens=3, width=8, layers=1, heads=2, target=1.0
+    )
+
+
+@pytest.mark.parametrize("assign", ["load", "exchange"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: control.Projection(layer(), limit=1.0).start(),
+        lambda: control.Orthogonality(layer(), "VAR-III", strength=1e-3).start(),
+        lambda: control.Orthogonality(layer(), "LA", strength=1e-3, before_step=True),
+        lambda: control.WeightLimits(text()).start(),
+    ],
+)
+def test_weights_that_the_model_has_no_more_are_not_verified(make, assign):
+    """They would hold their limit for ever, whatever the model computes with."""
+    constraint = make()
+    assert all(row.holds for row in constraint.verify())
+    model = constraint.model
+    if assign == "load":
+        model.load_state_dict({k: 9 * v for k, v in model.state_dict().items()}, assign=True)
+    else:
+        for module in model.modules():
+            for name, weight in list(module.named_parameters(recurse=False)):
+                setattr(module, name, nn.Parameter(9 * weight.detach()))
+    with pytest.raises(RuntimeError, match="has other parameters than when"):
+        constraint.verify()
+    if constraint.running and constraint.parameters():
+        with pytest.raises(RuntimeError, match="make the constraint and the optimiser anew"):
+            constraint.after_step()

@@ -93,6 +93,7 @@ class Constraint(ABC):
     def after_step(self) -> None:
         """Change the weights as after a step of an optimiser; many constraints change nothing."""
         self._check_running("after_step()")
+        self._check_held(self.parameters())
         self._after_step()
 
     @abstractmethod
@@ -166,6 +167,15 @@ class Constraint(ABC):
     def _check_running(self, verb: str) -> None:
         if not self.running:
             raise RuntimeError(f"{type(self).__name__} is not running: call start() before {verb}")
+
+    def _check_held(self, weights: Iterable[torch.Tensor]) -> None:
+        """Refuse weights that the model has no more: what holds of them says nothing of it."""
+        held = {id(parameter) for parameter in self.model.parameters()}
+        if any(id(weight) not in held for weight in weights):
+            raise RuntimeError(
+                f"the model has other parameters than when this {type(self).__name__} was made, as "
+                "after load_state_dict(assign=True): make the constraint and the optimiser anew"
+            )
 
     def _zero(self) -> torch.Tensor:
         return torch.zeros((), device=next(self.model.parameters()).device)

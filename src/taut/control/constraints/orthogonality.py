@@ -200,6 +200,7 @@ class Orthogonality(PassPenalty):
     @torch.no_grad()
     def verify(self) -> list[Verified]:
         """The largest singular value of every group of maps, and what its penalty proves of it."""
+        self._check_held(w.parameter for _, group in self._all_groups() for w, _ in group)
         claim = "largest singular value at most √(1 + ‖WᵀW − I‖)"
         found = []
         for name, weights in self._all_groups():

@@ -162,6 +162,7 @@ class Projection(Constraint):
     @torch.no_grad()
     def verify(self) -> list[Verified]:
         """Singular values of every matrix, or of those of its heads, by SVD in double precision."""
+        self._check_held(self.parameters())
         found = []
         for block, role, weight in self._weights:
             parts = self._parts(block, role, weight)

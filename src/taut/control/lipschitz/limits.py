@@ -101,6 +101,7 @@ class WeightLimits(Constraint):
     @torch.no_grad()
     def verify(self) -> list[Verified]:
         """The largest singular value of every map, and the bound of the whole model, proved."""
+        self._check_held(self.parameters())
         found = []
         for weight in self._weights:
             largest, _, sigma = singular_values(weight.matrix())
