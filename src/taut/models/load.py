@@ -77,6 +77,11 @@ def _own(name: str) -> nn.Module:
     return model
 
 
+def _may_be_an_id(name: str) -> bool:
+    """Whether the Hub could know the name: 'gpt2' or 'owner/model', which no path on a disk needs."""
+    return name[:1] not in "./~" and name.count("/") <= 1 and "\\" not in name
+
+
 def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool) -> nn.Module:
     with needing("models by name need transformers", "hf"):
         import transformers
@@ -85,6 +90,10 @@ def _hugging_face(name: str, given: dict[str, Any], dtype: str, *, spread: bool)
     place, gguf = gguf_parts(name)
     if gguf and not Path(name).is_file():
         raise ValueError(f"there is no file {name}")
+    if Path(name).is_file() and not gguf:
+        raise ValueError(f"{name} is a file; give the folder that holds config.json and weights")
+    if not Path(name).exists() and not _may_be_an_id(name):
+        raise ValueError(f"there is no folder {name}")
     if gguf:
         with needing(f"{name} needs gguf", "hf"):
             import gguf as _gguf  # noqa: F401  (transformers reads it with this)
