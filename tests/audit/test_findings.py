@@ -303,6 +303,9 @@ def test_sinks_are_a_finding_with_their_keys():
     (finding,) = audit.findings(record)
     assert (finding.kind, finding.heads) == ("sinks", ("1.self_attn head 0",))
     assert "'[SEP]' (1)" in finding.text
+    assert "first key" not in finding.text  # it has little weight: the sinks are other keys
+    record.layers[1].state.sums["first"][0] = 0.9 * record.layers[1].state.counts["rows"][0]
+    assert "The first key has 90%" in audit.findings(record)[0].text
     sinks.keys[0]["\x1b[31m"] = 2
     assert r"'\x1b[31m' (1)" in audit.findings(record)[0].text  # no control characters
 

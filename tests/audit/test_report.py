@@ -29,6 +29,7 @@ from taut.audit.report.page import html, save_picture, write_report
 from taut.audit.report.patches import draw_patches, patch_grid
 from taut.audit.report.row_text import bfloat16, flip_sentence
 from taut.audit.report.standing import standing_figure
+from taut.audit.report.svg_small import GroupMean, draw_groups
 from taut.audit.report.templates import HERE
 from taut.audit.statistics.head_state import HeadState
 from taut.audit.statistics.worst_row import WorstRow, worst_row
@@ -563,6 +564,21 @@ def test_images_show_their_patches():
     drawn = picture.findall("rect/title")
     assert len(drawn) == 16
     assert picture.find("use").get("href") == "#picture-0"
+
+
+@pytest.mark.parametrize("number", [5, 8, 11, 14])
+def test_labels_of_groups_do_not_run_into_each_other(number):
+    """Groups of an image's 1,370 patches go up to 1024+: drawn at 10 pixels, about 6 a digit."""
+    names = ["1", *(f"{2**power}+" for power in range(1, number))]
+    drawn = ElementTree.fromstring(
+        draw_groups([GroupMean(name, name, 0.2, 1, False) for name in names], "groups")
+    )
+    texts = [each for each in drawn.iter() if each.tag.endswith("text")]
+    labels = [(float(each.get("x", 0)), each.text) for each in texts if each.text in names]
+    assert labels[0][1] == "1"
+    assert len(labels) >= number // 2
+    for (left, first), (right, second) in pairwise(labels):
+        assert right - left >= 6 * (len(first) + len(second)) / 2
 
 
 def test_the_curves_are_those_of_the_record():

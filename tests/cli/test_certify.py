@@ -220,6 +220,8 @@ def test_a_classifier_of_text_with_a_bound_has_one_too(tmp_path):
     ("arguments", "words"),
     [
         (("no/such-model", "--inputs", "hello"), "no model 'no/such-model'"),
+        (("./no/such-model", "--inputs", "hello"), "there is no folder ./no/such-model"),
+        (("no/such/model", "--inputs", "hello"), "there is no folder no/such/model"),
         (("nothing:here", "--inputs", "hello"), "cannot load nothing:here"),
         (("x:y",), "give either inputs or a shape"),
         (("x:y", "--inputs", "a", "--shape", "2,2"), "give either inputs or a shape"),

@@ -64,6 +64,20 @@ def test_every_command_has_help_and_two_examples(command):
         assert raw not in before, "values are named in words"
 
 
+def test_help_of_an_experiment_is_its_own():
+    from taut.reproduce import EXPERIMENTS
+
+    for name, says, unused in (
+        ("theorem-3", "The double softmax contracts (Nair 2025).", "--model"),
+        ("certified-vit", "A vision transformer trained under a certificate.", "--scales"),
+    ):
+        words = " ".join(taut("reproduce", name, "-h").stdout.partition("Options")[0].split())
+        assert says in words
+        used = words.partition("Uses ")[2].partition(";")[0]
+        assert all(f"--{option}" in used for option in ("quick", *EXPERIMENTS[name].takes))
+        assert unused not in used
+
+
 def test_commands_are_in_the_order_of_use():
     listed = [
         line.split()[1] for line in taut("-h").stdout.partition("Commands")[2].splitlines()

@@ -145,14 +145,18 @@ def _uniform(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
 
 def _sinks(chosen: list[HeadRow], rows: list[HeadRow]) -> str:
     worst = max(chosen, key=lambda row: row["first"])
+    first = (
+        f" The first key has {worst['first']:.0%} in {worst['layer']} head {worst['head']}."
+        if worst["first"] >= SINK
+        else ""  # the sinks are other keys
+    )
     keys = Counter(row["sink_key"] for row in chosen).most_common()
     shown = ", ".join(f"{key!r} ({number})" for key, number in keys[:3])
     more = f" and {len(keys) - 3} others" if len(keys) > 3 else ""
     return (
         f"{_of(chosen, rows, 'is an attention sink', 'are attention sinks')}: in most samples one "
         "key takes at least "
-        f"{SINK:.0%} of the weight. Sinks by number of heads: {shown}{more}. The first key has "
-        f"{worst['first']:.0%} in {worst['layer']} head {worst['head']}."
+        f"{SINK:.0%} of the weight. Sinks by number of heads: {shown}{more}.{first}"
     )
 
 

@@ -37,13 +37,17 @@ def show_record(record: Record, lines: int) -> None:
     for line in (*data_sentences(record.data), made, *coverage_sentences(record)):
         if line:
             say(line)
-    say("Softmax is ½-Lipschitz in every l_p norm: no row has a larger constant.")
+    say(
+        "A constant says how far the weights of a row move, at most, for a small change of its "
+        "scores. Softmax is ½-Lipschitz in every l_p norm: no row has a larger one."
+    )
     full = [layer.name for layer in record.layers]
     names = dict(zip(full, short_layer_names(full), strict=True))
     if layer_pattern(full):
         say(f"Layers are {layer_pattern(full)}")
     if record.layers:
         console.print(_layers(record, names))
+        say(COLUMNS)
         console.print(_heads(record, names, lines))
     for line in (_norms(record), consequence_sentence(record), _predictions(record)):
         if line:
@@ -64,6 +68,11 @@ SHORT = {"mean": ("mean", ".3f"), "largest": ("largest", ".3f"), "above": ("≥ 
          "affinity_upper": ("affinity", ".3g")}  # fmt: skip
 
 
+COLUMNS = (
+    "Means of a layer's heads, and the largest of them for largest, range and affinity. Entropy is "
+    "in nats, top weight the largest weight of a row, and range how far two scores of a row lie "
+    "apart. The weights move by at most affinity for each unit of the query."
+)
 _KINDS = "exact, unless a column says otherwise"
 
 

@@ -72,13 +72,7 @@ def experiment(
         Path, typer.Option(metavar="FOLDER", help="Folder for records, pages and figures.")
     ] = USUAL.folder,
 ) -> None:
-    """Run an experiment of Nair (2025) or of a later paper, or certified-vit.
-
-    Writes a JSON record, a Markdown page and a figure (SVG and PNG). The
-    same command continues a long run that was stopped. Exits with 0 on
-    success, 1 if `all` could not run every experiment, and 2 if the input
-    is wrong.
-    """
+    """Run one experiment, or all."""
     with explained("reproduce", "data", "hf", "plot", "torch"):
         from taut.cli.experiment_results import reproduce
 
@@ -91,20 +85,41 @@ def experiment(
     raise typer.Exit(0 if complete else 1)
 
 
-def _sentence(summary: str) -> str:
-    return f"{summary[0].upper()}{summary[1:]}."
+WRITES = (
+    "Writes a JSON record, a Markdown page and, where there are curves, a figure (SVG and PNG). The "
+    "same command continues a long run that was stopped."
+)
+
+
+def _sentence(summary: str, paper: str = "") -> str:
+    return f"{summary[0].upper()}{summary[1:]}{f' ({paper})' if paper else ''}."
+
+
+def _help(name: str) -> str:
+    each = EXPERIMENTS[name]
+    *others, last = [f"--{option}" for option in ("quick", "seed", "output-dir", *each.takes)]
+    return (
+        f"{_sentence(each.summary, each.paper)}\n\n{WRITES} Exits with 0 on success, and 2 if the "
+        f"input is wrong.\n\nUses {', '.join(others)} and {last}; the other options change nothing."
+    )
 
 
 for _name, _experiment in EXPERIMENTS.items():
     _typed = f"taut reproduce {_name}"
-    _shown = examples(f"{_typed} --quick", f"{_typed} --output-dir results")
-    _short = _sentence(_experiment.summary)
-    _command = app.command(_name, cls=Command, short_help=_short, epilog=_shown)
+    _command = app.command(
+        _name,
+        cls=Command,
+        short_help=_sentence(_experiment.summary),
+        help=_help(_name),
+        epilog=examples(f"{_typed} --quick", f"{_typed} --output-dir results"),
+    )
     _command(experiment)
 app.command(
     "all",
     cls=Command,
     short_help="All of the above.",
+    help=f"Run every experiment except translation and dialogue.\n\n{WRITES} Exits "
+    "with 0 on success, 1 if not every experiment could run, and 2 if the input is wrong.",
     epilog=examples("taut reproduce all --quick", "taut reproduce all --data figure-1=images/"),
 )(experiment)
 app.add_typer(reproduce_training.app)  # without a name: its commands are ours

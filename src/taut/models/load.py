@@ -78,7 +78,7 @@ def _own(name: str) -> nn.Module:
 
 
 def _may_be_an_id(name: str) -> bool:
-    """Whether the Hub could know the name: 'gpt2' or 'owner/model', which no path on a disk needs."""
+    """Whether the Hub could know the name: "gpt2" or "owner/model", and no path."""
     return name[:1] not in "./~" and name.count("/") <= 1 and "\\" not in name
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Experiment(NamedTuple):
-    """What an experiment shows, and the options it uses besides quick, seed and folder.
+    """What an experiment shows, the options it uses besides quick, seed and folder, and its paper.
 
     The experiment ``figure-1`` is the function ``run`` of ``taut.reproduce.experiments.figure_1``,
     which is imported when it is run.
@@ -22,10 +22,11 @@ class Experiment(NamedTuple):
 
     summary: str
     takes: tuple[str, ...] = ()
+    paper: str = "Nair 2025"  # empty for those that are taut's own
 
 
 FIGURE = ("model", "data", "limit", "p", "epsilons")
-EXPERIMENTS = {  # of Nair 2025
+EXPERIMENTS = {
     "example-1": Experiment("a pair of points that nearly attains 1/2", ("p",)),
     "example-2": Experiment("a sequence that approaches 1/2", ("p",)),
     "proposition-2": Experiment("where 1/2 is attained", ("p",)),
@@ -36,22 +37,26 @@ EXPERIMENTS = {  # of Nair 2025
     "theorem-2": Experiment("cosine attention, bounds and constants"),
     "corollary-1": Experiment("regularity of softmax", ("p",)),
     "theorem-3": Experiment("the double softmax contracts"),
-    # of Newhouse et al. 2025, and what a bound that training keeps is worth for images
     "newhouse-2025": Experiment(
-        "transformers of characters trained under a bound", ("data", "limit")
+        "transformers of characters trained under a bound",
+        ("data", "limit"),
+        "Newhouse et al. 2025",
     ),
     "certified-vit": Experiment(
-        "a vision transformer trained under a certificate", ("data", "limit")
+        "a vision transformer trained under a certificate", ("data", "limit"), ""
     ),
-    "early-warning": Experiment("which signal says first that a training goes wrong", ("data",)),
-    # of Emadi 2026 and Yudin et al. 2025
+    "early-warning": Experiment(
+        "which signal says first that a training goes wrong", ("data",), ""
+    ),
     "real-models": Experiment(
-        "θ, exact constants and bounds of trained models", ("model", "data", "limit")
+        "exact constants, θ and bounds of trained models",
+        ("model", "data", "limit"),
+        "Emadi 2026 and Yudin et al. 2025",
     ),
 }
 TRAININGS = {  # of Zhang et al. 2021: these take a task
-    "translation": Experiment("transformers under orthogonality constraints, scored by BLEU"),
-    "dialogue": Experiment("the same, scored by nine measures of replies"),
+    "translation": Experiment("transformers under orthogonality constraints, scored by BLEU", paper="Zhang et al. 2021"),
+    "dialogue": Experiment("the same, scored by nine measures of replies", paper="Zhang et al. 2021"),
 }
 
 

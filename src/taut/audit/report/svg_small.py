@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from taut.audit.report.svg import Array, svg
 from taut.models import LIMIT
 
 WIDE, HIGH, LEFT, TOP = 330.0, 84.0, 8.0, 16.0
+DIGIT = 6.0  # width of a digit of the smallest text
 
 
 def draw_histogram(counts: Array, mean: float, title: str) -> str:
@@ -52,17 +54,20 @@ def draw_groups(groups: Sequence[GroupMean], title: str) -> str:
     bottom = TOP + HIGH
     step = WIDE / max(len(groups), 5)
     most = max((group.mean for group in groups), default=0.0) or 1.0
+    longest = max((len(group.label) for group in groups), default=0)
+    every = max(1, math.ceil((longest + 1) * DIGIT / step))  # labels do not run into each other
     body = ['<g class="mid tiny">']
     for place, group in enumerate(groups):
         tall = max(1.0, HIGH * group.mean / most)
         x = LEFT + place * step
         kind = "bar hollow" if group.apart else "bar"
         middle = x + step / 2
+        label = group.label if place % every == 0 else ""
         body.append(
             f'<rect class="{kind}" x="{x + 2:.0f}" y="{bottom - tall:.0f}" width="{step - 4:.0f}" '
             f'height="{tall:.0f}"/><text x="{middle:.0f}" y="{bottom - tall - 3:.0f}">'
             f'{group.mean:.2f}</text><text x="{middle:.0f}" y="{bottom + 13:.0f}">'
-            f"{escape(group.label)}</text>"
+            f"{escape(label)}</text>"
         )
     body.append(f"</g>{_line('axis', LEFT, bottom, LEFT + WIDE, bottom)}")
     return svg(LEFT + WIDE + 8, bottom + 20, title, body)

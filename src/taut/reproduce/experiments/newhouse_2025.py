@@ -187,7 +187,8 @@ def _remarks(runs: Runs) -> Iterator[str]:
         "characters, where the paper took 2,000 steps of 512 × 256: accuracies are those of a much "
         "smaller budget, equal for both recipes. The last tenth of the text judges. Learning rates "
         "are the same for both; Muon's were tried on taut's network alone, AdamW's on both, in a "
-        "few short runs each.\n"
+        "few short runs each. Seconds a step were taken beside other work on the machine, so that "
+        "those of different targets do not compare.\n"
     )
     yield (
         "**Their formula is not a bound for more than one head.** It takes the queries of a token "
