@@ -69,9 +69,9 @@ SHORT = {"mean": ("mean", ".3f"), "largest": ("largest", ".3f"), "above": ("≥ 
 
 
 COLUMNS = (
-    "Means of a layer's heads, and the largest of them for largest, range and affinity. Entropy is "
-    "in nats, top weight the largest weight of a row, and range how far two scores of a row lie "
-    "apart. The weights move by at most affinity for each unit of the query."
+    "A layer has the means of its heads, and the largest of them for largest, range and affinity. "
+    "Entropy is in nats, top weight the largest weight of a row, and range how far two scores of "
+    "a row lie apart. The weights move by at most affinity for each unit of the query."
 )
 _KINDS = "exact, unless a column says otherwise"
 

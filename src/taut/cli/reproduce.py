@@ -86,8 +86,8 @@ def experiment(
 
 
 WRITES = (
-    "Writes a JSON record, a Markdown page and, where there are curves, a figure (SVG and PNG). The "
-    "same command continues a long run that was stopped."
+    "Writes a JSON record, a Markdown page and, where there are curves, a figure (SVG and PNG). "
+    "The same command continues a long run that was stopped."
 )
 
 

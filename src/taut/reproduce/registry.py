@@ -54,9 +54,12 @@ EXPERIMENTS = {
         "Emadi 2026 and Yudin et al. 2025",
     ),
 }
-TRAININGS = {  # of Zhang et al. 2021: these take a task
-    "translation": Experiment("transformers under orthogonality constraints, scored by BLEU", paper="Zhang et al. 2021"),
-    "dialogue": Experiment("the same, scored by nine measures of replies", paper="Zhang et al. 2021"),
+ZHANG = "Zhang et al. 2021"
+TRAININGS = {  # these take a task
+    "translation": Experiment(
+        "transformers under orthogonality constraints, scored by BLEU", paper=ZHANG
+    ),
+    "dialogue": Experiment("the same, scored by nine measures of replies", paper=ZHANG),
 }
 
 
