@@ -46,6 +46,7 @@ class MovedAttention:
         self.u = self._scores(self.on_q, self.on_k)
         self.x = self.linear(*steps)
         self.terms = self.size + self.keys * self.width + 64
+        self.mixture: tuple[tuple[MovedAttention, float], ...] = ()
 
     def halved(self, other: MovedAttention) -> MovedAttention:
         """The moves of this one and half of those of another, as one."""
@@ -56,7 +57,14 @@ class MovedAttention:
             torch.cat((one * times[0], two * times[1]), dim=-1)
             for one, two in zip(*parts, strict=True)
         )
-        return MovedAttention(self.p, self.places, (q, k, v), self.scale, self.seen)
+        found = MovedAttention(self.p, self.places, (q, k, v), self.scale, self.seen)
+        found.mixture = (self, times[0] ** 2), (other, times[1] ** 2 / 4)
+        return found
+
+    def _mixed(self, name: str) -> tuple[torch.Tensor, ...]:
+        """Inner products of steps that are those of two others, each times a number."""
+        (one, s), (other, t) = ((getattr(each, name), times) for each, times in self.mixture)
+        return tuple(s * x + t * y for x, y in zip(one, other, strict=True))
 
     def _scores(self, on_q: torch.Tensor, on_k: torch.Tensor) -> torch.Tensor:
         """Linear change of the centred scores, (heads, queries, keys, size)."""
@@ -73,6 +81,9 @@ class MovedAttention:
     @cached_property
     def plain_scores(self) -> torch.Tensor:
         """Inner products of all u, as computed."""
+        if self.mixture:
+            (one, s), (other, t) = self.mixture
+            return s * one.plain_scores + t * other.plain_scores
         u = self.u.flatten(0, 2)
         return u @ u.mT
 
@@ -87,29 +98,41 @@ class MovedAttention:
         return found.reshape(*left.shape[:-1], *right.shape[:-1])
 
     @cached_property
-    def _value_grams(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _value_grams(self) -> tuple[torch.Tensor, ...]:
         """Inner products of steps of values and of linear changes of outputs."""
+        if self.mixture:
+            return self._mixed("_value_grams")
         pairs = (self.on_v, self.on_v), (self.on_v, self.x), (self.x, self.x)
-        first, second, third = (self.grams(*pair) for pair in pairs)
-        return first, second, third
+        return tuple(self.grams(*pair) for pair in pairs)
 
     @cached_property
-    def _score_grams(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def _score_grams(self) -> tuple[torch.Tensor, ...]:
         """Inner products of u with steps of values and with linear changes of outputs."""
+        if self.mixture:
+            return self._mixed("_score_grams")
         return self.grams(self.u, self.on_v), self.grams(self.u, self.x)
 
-    def beside_scores(self, a: int, c: int) -> torch.Tensor:
-        """Inner products of u of head a with w of head c, (i, j, y, x, e): w of query y, key x."""
+    def beside_scores(self, a: int, c: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inner products of u of head a with δv of head c, (i, j, key x, e), and with x there.
+
+        The second is (i, j, query y, e). Their difference is that with w of query y and key x,
+        which is never formed: it has five axes.
+        """
         on_v, on_x = self._score_grams
-        found: torch.Tensor = on_v[a, :, :, c][:, :, None] - on_x[a, :, :, c][:, :, :, None]
-        return found
+        return on_v[a, :, :, c], on_x[a, :, :, c]
+
+    def summed_values(self, a: int, c: int, weights: torch.Tensor) -> torch.Tensor:
+        """Σₓ of weights (i, j, y, x) times inner products of u of head a with w of head c."""
+        on_v, on_x = self.beside_scores(a, c)
+        return weights @ on_v - weights.sum(dim=-1)[..., None] * on_x
 
     @cached_property
-    def _moved_grams(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _moved_grams(self) -> tuple[torch.Tensor, ...]:
         """Inner products of steps of queries and keys."""
+        if self.mixture:
+            return self._mixed("_moved_grams")
         pairs = (self.on_q, self.on_q), (self.on_k, self.on_k), (self.on_q, self.on_k)
-        first, second, third = (self.grams(*pair) for pair in pairs)
-        return first, second, third
+        return tuple(self.grams(*pair) for pair in pairs)
 
     def products(self, other: MovedAttention) -> torch.Tensor:
         """The ellipsoid of scale·(δq·δk′ + δq′·δk), centred, for moves of this one and another."""
@@ -193,3 +216,20 @@ class MovedAttention:
                 found[a, :, :, c] = each
         size = torch.einsum("hij,hijd->hid", self.p * self.roots(matrix), self.wide())
         return self.flat(found, 4 * size.square())
+
+
+def swapped(
+    left: MovedAttention, right: MovedAttention, h: int, g: int, weights: torch.Tensor
+) -> torch.Tensor:
+    """Σ over j, x of weights (i, j, y, x) times (u·w′)(u′·w), (i, d, y, e).
+
+    u and w are of query i and key j in head h, u′ and w′ of query y and key x in head g. With
+    w = δv − x it is a sum of four.
+    """
+    v, o = left.beside_scores(h, g)  # (i, j, x, e) and (i, j, y, e)
+    v_, o_ = right.beside_scores(g, h)  # (y, x, j, d) and (y, x, i, d)
+    found = torch.einsum("yijxe,yxjd->idye", weights.permute(2, 0, 1, 3)[..., None] * v, v_)
+    found -= torch.einsum("iyjd,ijye->idye", torch.einsum("ijyx,yxjd->iyjd", weights, v_), o)
+    rest = torch.einsum("ijyx,ijxe->iyxe", weights, v)
+    rest -= torch.einsum("ijyx,ijye->iyxe", weights, o)
+    return found - torch.einsum("iyxe,yxid->idye", rest, o_)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 
-from taut.networks.ellipsoids.attention_ellipsoid import MovedAttention
+from taut.networks.ellipsoids.attention_ellipsoid import MovedAttention, swapped
 from taut.networks.ellipsoids.ellipsoid import box, reach, series, summed, widened
 from taut.networks.propagation.node import UnboundedError
 
@@ -97,7 +98,7 @@ def polar_of(b: MovedAttention, c: MovedAttention) -> torch.Tensor:
         widened(b.scores * c.scores, 8),
         besides=[(c, b.scores), (b, c.scores)],
         crosses=[(c, b.plain_scores), (b, c.plain_scores)],
-        swaps=[(b, c, one), (c, b, one)],
+        swaps=[(b, c, one)],
     )
 
 
@@ -117,23 +118,27 @@ def _form(
 
     ``spread`` are those of the scores that are multiplied with p(v − o), ``besides`` those that are
     multiplied with p·w, of the moves given. ``crosses`` belong to one of each, and ``swaps`` to two
-    of the second kind whose scores are paired with each other's values.
+    of the second kind whose scores are paired with each other's values; if their moves differ, both
+    orders count.
     """
     shape = (a.heads, a.many, a.keys) * 2
     found = spread.new_zeros((a.heads, a.many, a.width) * 2)
-    for h in range(a.heads):
-        for g in range(a.heads):
-            for moved, matrix in crosses:
-                weighed = matrix.reshape(shape)[h, :, :, g] * a.p[g]
-                one = torch.einsum("ijyx,ijyxe->ijye", weighed, moved.beside_scores(h, g))
-                cross = torch.einsum("ijd,ijye->idye", a.spread_of[h], one)
-                found[h, :, :, g] += cross
-                found[g, :, :, h] += cross.permute(2, 3, 0, 1)
-            for left, right, matrix in swaps:
-                weights = a.p[h][:, :, None, None] * a.p[g] * matrix.reshape(shape)[h, :, :, g]
-                one = left.beside_scores(h, g) * weights[..., None]
-                other = right.beside_scores(g, h)
-                found[h, :, :, g] += torch.einsum("ijyxe,yxijd->idye", one, other)
+    for moved, matrix in crosses:
+        for h, g in product(range(a.heads), repeat=2):
+            weighed = matrix.reshape(shape)[h, :, :, g] * a.p[g]
+            one = moved.summed_values(h, g, weighed)
+            cross = torch.einsum("ijd,ijye->idye", a.spread_of[h], one)
+            found[h, :, :, g] += cross
+            found[g, :, :, h] += cross.permute(2, 3, 0, 1)
+    for left, right, matrix in swaps:
+        for h, g in product(range(a.heads), repeat=2):
+            if left is right and g < h:
+                continue
+            weights = a.p[h][:, :, None, None] * a.p[g] * matrix.reshape(shape)[h, :, :, g]
+            one = swapped(left, right, h, g, weights)
+            found[h, :, :, g] += one
+            if left is not right or g > h:  # the same for g and h, and right and left
+                found[g, :, :, h] += one.permute(2, 3, 0, 1)
     size = torch.einsum("hijd,hij->hid", a.spread_of.abs(), a.roots(spread))
     whole = a.spread(spread)
     for moved, matrix in besides:
