@@ -40,9 +40,7 @@ def seen(net: Any, x: torch.Tensor) -> tuple[torch.Tensor, Seen]:
         joined = functional.linear(
             layer.norm1(z), attention.in_proj_weight, attention.in_proj_bias
         ).chunk(3, dim=-1)
-        q, k, v = (
-            each.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for each in joined
-        )
+        q, k, v = (each.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for each in joined)
         q, z = (q[:, :, :1], z[:, :1]) if last else (q, z)
         scores = q @ k.mT / q.shape[-1] ** 0.5
         p = scores.softmax(dim=-1)

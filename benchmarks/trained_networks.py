@@ -59,9 +59,7 @@ def patches() -> tuple[torch.Tensor, torch.Tensor]:
     return x, torch.from_numpy(labels.copy()).long()
 
 
-def train(
-    layers: int, way: str = "ordinary", seed: int = 0, epochs: int = 14
-) -> SmallTransformer:
+def train(layers: int, way: str = "ordinary", seed: int = 0, epochs: int = 14) -> SmallTransformer:
     """AdamW with one cycle of the learning rate; about half a minute, or two if smooth."""
     torch.manual_seed(seed)
     x, labels = (part[:TRAINED] for part in patches())

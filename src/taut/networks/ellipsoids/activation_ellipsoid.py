@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from taut._base.rounding import EPS
-from taut.networks.ellipsoids.ellipsoid import NEGLIGIBLE, box, reach, summed, widened
+from taut.networks.ellipsoids.ellipsoid import NEGLIGIBLE, box, reach, scaled, summed, widen
 from taut.networks.operations.activation_slopes import Activation
 from taut.networks.propagation.activation_lines import lines
 
@@ -77,7 +77,7 @@ def _gelu(
             times = full if k == 3 else times
             times = times * full
         both = power, k**2 * beyond * times
-        parts += [widened(factor[:, None] * each * factor, 8 * k) for each in both]
+        parts += [widen(scaled(each, factor), 8 * k) for each in both]
         roots = math.sqrt(math.factorial(k - 1)) + math.sqrt(math.factorial(k + 1))
         rest = CRAMER * roots / math.factorial(k + 1) * far ** (k + 1) + doubt
         if float(rest.sum()) ** 2 < NEGLIGIBLE * float(parts[0].diagonal().sum()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import combinations_with_replacement
 
 import torch
 
@@ -44,7 +45,7 @@ class MovedAttention:
         self.width, self.size = values.shape[-1], self.on_v.shape[-1]
         self.spread_of = p[..., None] * (values[:, None] - (p @ values)[:, :, None])  # p(v − o)
         self.u = self._scores(self.on_q, self.on_k)
-        self.x = self.linear(*steps)
+        self.x = self._outputs(self.on_v, self.u)
         self.terms = self.size + self.keys * self.width + 64
         self.mixture: tuple[tuple[MovedAttention, float], ...] = ()
 
@@ -75,8 +76,12 @@ class MovedAttention:
 
     def linear(self, on_q: torch.Tensor, on_k: torch.Tensor, on_v: torch.Tensor) -> torch.Tensor:
         """Linear change of the outputs for any steps, (heads, queries, width, size)."""
+        return self._outputs(on_v, self._scores(on_q, on_k))
+
+    def _outputs(self, on_v: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Those of steps of values and changes of scores."""
         moved = torch.einsum("hij,hjdz->hidz", self.p, on_v)
-        return moved + torch.einsum("hijd,hijz->hidz", self.spread_of, self._scores(on_q, on_k))
+        return moved + torch.einsum("hijd,hijz->hidz", self.spread_of, scores)
 
     @cached_property
     def plain_scores(self) -> torch.Tensor:
@@ -139,13 +144,16 @@ class MovedAttention:
         qq, kk, qk = self._moved_grams
         qq_, kk_, qk_ = other._moved_grams
         found = qq.new_zeros((self.heads, self.many, self.keys) * 2)
-        for a in range(self.heads):
-            for c in range(self.heads):
-                one = torch.einsum("ieyf,jexf->ijyx", qq[a, :, :, c], kk_[a, :, :, c])
+        for a, c in combinations_with_replacement(range(self.heads), 2):
+            one = torch.einsum("ieyf,jexf->ijyx", qq[a, :, :, c], kk_[a, :, :, c])
+            one += torch.einsum("iexf,yfje->ijyx", qk[a, :, :, c], qk_[c, :, :, a])
+            if other is self:
+                one *= 2
+            else:
                 one += torch.einsum("ieyf,jexf->ijyx", qq_[a, :, :, c], kk[a, :, :, c])
-                one += torch.einsum("iexf,yfje->ijyx", qk[a, :, :, c], qk_[c, :, :, a])
                 one += torch.einsum("iexf,yfje->ijyx", qk_[a, :, :, c], qk[c, :, :, a])
-                found[a, :, :, c] = one
+            found[a, :, :, c] = one
+            found[c, :, :, a] = one.permute(2, 3, 0, 1)
         q, k, q_, k_ = (
             each.norm(dim=-1) for each in (self.on_q, self.on_k, other.on_q, other.on_k)
         )
@@ -206,14 +214,14 @@ class MovedAttention:
         flat = self.p.flatten()
         weighed = (flat[:, None] * matrix * flat).reshape((self.heads, self.many, self.keys) * 2)
         found = vv.new_zeros((self.heads, self.many, self.width) * 2)
-        for a in range(self.heads):
-            for c in range(self.heads):
-                y = weighed[a, :, :, c]  # (queries, keys, queries, keys)
-                each = torch.einsum("ijyx,jdxe->idye", y, vv[a, :, :, c])
-                each -= torch.einsum("ijy,jdye->idye", y.sum(dim=3), vx[a, :, :, c])
-                each -= torch.einsum("iyx,xeid->idye", y.sum(dim=1), vx[c, :, :, a])
-                each += y.sum(dim=(1, 3))[:, None, :, None] * xx[a, :, :, c]
-                found[a, :, :, c] = each
+        for a, c in combinations_with_replacement(range(self.heads), 2):
+            y = weighed[a, :, :, c]  # (queries, keys, queries, keys)
+            each = torch.einsum("ijyx,jdxe->idye", y, vv[a, :, :, c])
+            each -= torch.einsum("ijy,jdye->idye", y.sum(dim=3), vx[a, :, :, c])
+            each -= torch.einsum("iyx,xeid->idye", y.sum(dim=1), vx[c, :, :, a])
+            each += y.sum(dim=(1, 3))[:, None, :, None] * xx[a, :, :, c]
+            found[a, :, :, c] = each
+            found[c, :, :, a] = each.permute(2, 3, 0, 1)
         size = torch.einsum("hij,hijd->hid", self.p * self.roots(matrix), self.wide())
         return self.flat(found, 4 * size.square())
 

@@ -22,12 +22,16 @@ def widened(matrix: torch.Tensor, terms: float, size: torch.Tensor | None = None
     Entry ij errs by less than ``4·terms·EPS·√(size_i size_j)``, ``size`` being the diagonal unless
     it is given: an error whose largest eigenvalue is at most that of the sum of the sizes.
     """
+    return widen(matrix.clone(), terms, size)
+
+
+def widen(matrix: torch.Tensor, terms: float, size: torch.Tensor | None = None) -> torch.Tensor:
+    """The same in place, for a matrix that nobody else reads."""
     total = (matrix.diagonal() if size is None else size).sum()
     if not bool(total.isfinite()):
         raise UnboundedError
-    found = matrix.clone()
-    found.diagonal().add_(8 * (terms + len(matrix)) * EPS * total)
-    return found
+    matrix.diagonal().add_(8 * (terms + len(matrix)) * EPS * total)
+    return matrix
 
 
 def summed(*parts: torch.Tensor) -> torch.Tensor:
@@ -37,8 +41,8 @@ def summed(*parts: torch.Tensor) -> torch.Tensor:
     found = torch.zeros_like(parts[0])
     for part, size in zip(parts, sizes, strict=True):
         if size > 0:
-            found += part * (whole / size)
-    return widened(found, 8)
+            found.add_(part, alpha=whole / size)
+    return widen(found, 8)
 
 
 def smaller(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -65,7 +69,7 @@ def series(
         that does not matter.
     """
     power = matrix if first == 1 else matrix**first
-    found = widened(coefficients[0][:, None] * power * coefficients[0], 8 * first)
+    found = widen(scaled(power, coefficients[0]), 8 * first)
     size = float(found.diagonal().sum())
     parts = []
     for factor, rest in zip(coefficients[1:], rests, strict=True):
@@ -73,10 +77,15 @@ def series(
         power = power * matrix
         if first % 6 == 0:  # before anything underflows
             power = torch.where(power.abs() < TINY * power.diagonal().max(), 0.0, power)
-        parts.append(widened(factor[:, None] * power * factor, 8 * first))
+        parts.append(widen(scaled(power, factor), 8 * first))
         if float(rest.sum()) ** 2 < NEGLIGIBLE * size:
             break
     return found, summed(*parts, box(rest))
+
+
+def scaled(matrix: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """Rows and columns times numbers, in a new matrix."""
+    return (factor[:, None] * matrix).mul_(factor)
 
 
 def reach(matrix: torch.Tensor) -> torch.Tensor:
