@@ -107,5 +107,5 @@ def main(layers: int, images: int, way: str = "ordinary", seed: int = 0) -> None
 
 
 if __name__ == "__main__":
-    layers, images, *rest = sys.argv[1:]
-    main(int(layers), int(images), *rest[:1], *map(int, rest[1:]))
+    given = dict(enumerate(sys.argv))
+    main(int(given[1]), int(given[2]), given.get(3, "ordinary"), int(given.get(4, "0")))
