@@ -16,6 +16,7 @@ from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
 BYTES = 64  # of a vector
+_INTEGER = ir.IntType(32)
 
 
 class Lanes(types.Type):
@@ -168,6 +169,26 @@ def all_below(_context: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def sum_of(_context: Any, a: Any) -> Any:
+    """The sum of all lanes, by halving."""
+
+    def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
+        total, integer = args[0], ir.IntType(32)
+        count = a.count
+        while count > 1:
+            count //= 2
+            halves = (
+                ir.Constant(ir.VectorType(integer, count), list(range(start, start + count)))
+                for start in (0, count)
+            )
+            low, high = (builder.shuffle_vector(total, total, half) for half in halves)
+            total = builder.fadd(low, high)
+        return builder.extract_element(total, ir.Constant(integer, 0))
+
+    return a.element(a), generate
+
+
+@intrinsic
 def load_lanes(_context: Any, like: Any, matrix: Any, row: Any, column: Any) -> Any:
     """Entries of a row of a C-contiguous matrix from a column on, in the precision of ``like``."""
     kind = Lanes(like)
@@ -201,6 +222,66 @@ def store_lanes(_context: Any, matrix: Any, row: Any, column: Any, lanes: Any) -
         return ctx.get_dummy_value()
 
     return types.void(matrix, types.intp, types.intp, lanes), generate
+
+
+def _mask(builder: Any, count: Any, lanes: int) -> Any:
+    """True in the first ``count`` lanes."""
+    whole = ir.VectorType(count.type, lanes)
+    places = ir.Constant(whole, list(range(lanes)))
+    one = builder.insert_element(ir.Constant(whole, ir.Undefined), count, _INTEGER(0))
+    zeros = ir.Constant(ir.VectorType(_INTEGER, lanes), [0] * lanes)
+    return builder.icmp_signed(
+        "<", places, builder.shuffle_vector(one, ir.Constant(whole, ir.Undefined), zeros)
+    )
+
+
+def _masked(builder: Any, name: str, vector: Any, result: Any, kinds: list[Any]) -> Any:
+    """One of LLVM's own functions that read or write some lanes."""
+    short = "f32" if isinstance(vector.element, ir.FloatType) else "f64"
+    full = f"llvm.masked.{name}.v{vector.count}{short}.p0"
+    found = builder.module.globals.get(full)
+    return found or ir.Function(builder.module, ir.FunctionType(result, kinds), full)
+
+
+@intrinsic
+def load_some(
+    _context: Any, matrix: Any, row: Any, column: Any, count: Any, otherwise: Any
+) -> Any:
+    """``count`` entries of a row of a C-contiguous matrix, and a number in the lanes after them."""
+    kind = Lanes(matrix.dtype)
+    vector, flags = _vector(kind.element, kind.count), ir.VectorType(ir.IntType(1), kind.count)
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        array, row, column, count, otherwise = args
+        pointer = _pointer(ctx, builder, sig.args[0], array, row, column)
+        pointer = _as_vector(builder, pointer, vector)
+        kinds = [pointer.type, _INTEGER, flags, vector]
+        load = _masked(builder, "load", vector, vector, kinds)
+        align = _INTEGER(sig.args[0].dtype.bitwidth // 8)
+        mask = _mask(builder, count, kind.count)
+        return builder.call(load, [pointer, align, mask, _spread(builder, otherwise, kind)])
+
+    return kind(matrix, types.intp, types.intp, types.intp, matrix.dtype), generate
+
+
+@intrinsic
+def store_some(
+    _context: Any, matrix: Any, row: Any, column: Any, count: Any, lanes: Any
+) -> Any:
+    """Write the first ``count`` lanes to a row of a C-contiguous matrix."""
+    vector, flags = _vector(lanes.element, lanes.count), ir.VectorType(ir.IntType(1), lanes.count)
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        array, row, column, count, value = args
+        pointer = _pointer(ctx, builder, sig.args[0], array, row, column)
+        pointer = _as_vector(builder, pointer, vector)
+        kinds = [vector, pointer.type, _INTEGER, flags]
+        store = _masked(builder, "store", vector, ir.VoidType(), kinds)
+        align = _INTEGER(sig.args[0].dtype.bitwidth // 8)
+        builder.call(store, [value, pointer, align, _mask(builder, count, lanes.count)])
+        return ctx.get_dummy_value()
+
+    return types.void(matrix, types.intp, types.intp, types.intp, lanes), generate
 
 
 @intrinsic

@@ -86,6 +86,18 @@ def where_equal(_context: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
+def where_between(_context: Any, low: Any, x: Any, high: Any, yes: Any, no: Any) -> Any:
+    """``yes`` if low ≤ x ≤ high, else ``no``, also where one is NaN; also of lanes."""
+
+    def make(builder: Any, low: Any, x: Any, high: Any, yes: Any, no: Any) -> Any:
+        above = builder.fcmp_ordered("<=", low, x)
+        inside = builder.and_(above, builder.fcmp_ordered("<=", x, high))
+        return builder.select(inside, yes, no)
+
+    return lanewise((low, x, high, yes, no), make)
+
+
+@intrinsic
 def wide_vectors(_context: Any) -> Any:
     """Let LLVM use the widest vectors of the machine in the calling function; a hint only."""
 

@@ -47,11 +47,11 @@ def exact_constants(x: Array, scale: float) -> Exact:
         if in_compiled_graph(x):
             from taut._softmax.torch_operator import constant_lines as one_node
 
-            return _exact(one_node(x, scale).unbind(), x, scale)
+            return _exact(one_node(x, scale)[0].unbind(), x, scale)
         if plain_with_gradient(x):
             from taut._softmax.torch_function import constant_lines  # imports torch
 
-            return _exact(constant_lines(x, scale).unbind(), x, scale)
+            return _exact(constant_lines(x, scale), x, scale)
         host = host_view(x)
         found = None if host is None else _compiled(x, host, scale)
     if found is not None and not differentiated(x):

@@ -6,32 +6,37 @@ this module imports torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
+import numpy as np
 import torch
 
 from taut._base.bound_sides import check_sides
 from taut._base.checks import check_logits
 from taut._softmax.derivatives import attach
+from taut._softmax.kernel.found import FOUND
 from taut._softmax.secular import constants
 from taut._softmax.sides import exact_sides, rounded_up
 
 
-def constant_lines(x: torch.Tensor, scale: float) -> torch.Tensor:
-    """Lower, value and upper of λ‖M‖₁ and of λ‖M‖₂ of every row: six lines, differentiable."""
-    found: torch.Tensor = _Constants.apply(x, scale)  # type: ignore[no-untyped-call]
-    return found
+def constant_lines(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
+    """Lower, value and upper of λ‖M‖₁ and of λ‖M‖₂ of every row: six tensors, differentiable."""
+    lines: tuple[torch.Tensor, ...] = _Constants.apply(x, scale)  # type: ignore[no-untyped-call]
+    return lines[:6]
 
 
-def compiled_constants(x: torch.Tensor, scale: float) -> torch.Tensor:
-    """The same without a derivative."""
+def compiled_constants(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same as six lines without a derivative, and what the derivative needs of every row."""
     from taut._softmax.kernel.driver import row_constants
 
     x = x.detach()
-    out, ordered = row_constants(x.numpy(), scale, rounded_up(scale / 2, x), torch.get_num_threads)
+    found = np.empty((FOUND, math.prod(x.shape[:-1])))
+    out, ordered = row_constants(
+        x.numpy(), scale, rounded_up(scale / 2, x), torch.get_num_threads, found
+    )
     if ordered:
-        return torch.from_numpy(out)
+        return torch.from_numpy(out), torch.from_numpy(found)
     # Logits at the end of the range are left to the portable code.
     check_logits(torch, x.amax(-1), name="x")
     one, two, relative, absolute = constants(x, scale)
@@ -40,33 +45,28 @@ def compiled_constants(x: torch.Tensor, scale: float) -> torch.Tensor:
         sides = exact_sides(value, relative, absolute, scale / 2, ())
         check_sides(sides.lower, sides.upper, sides.estimate)
         lines += [sides.lower, sides.estimate, sides.upper]
-    return torch.stack(lines)
+    return torch.stack(lines), torch.zeros(found.shape, dtype=torch.float64)
 
 
 def compiled_gradient(
-    x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
+    x: torch.Tensor, found: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """Gradient with respect to the logits, from those with respect to the two constants."""
     from taut._softmax.kernel.driver import row_gradients
 
-    weights = torch.stack([one.reshape(-1), two.reshape(-1)]).to(torch.float64)
-    rows = x.detach().reshape(-1, x.shape[-1])
-    found, done = row_gradients(rows.numpy(), weights.numpy(), scale, torch.get_num_threads())
+    rows = x.detach().reshape(-1, x.shape[-1]).numpy()
+    first, second = one.detach().reshape(-1).numpy(), two.detach().reshape(-1).numpy()
+    grad, done = row_gradients(
+        rows, found.numpy(), first, second, scale, torch.get_num_threads()
+    )
     if done:
-        return torch.from_numpy(found).reshape(x.shape)
+        return torch.from_numpy(grad).reshape(x.shape)
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
-        return _through_formula(leaf, one, two, scale).detach().contiguous()
+        return through_formula(leaf, one, two, scale).detach().contiguous()
 
 
-def remember(ctx: Any, inputs: Any, output: Any) -> None:
-    """What the derivative needs."""
-    x, scale = inputs
-    ctx.save_for_backward(x)
-    ctx.scale = scale
-
-
-def _through_formula(
+def through_formula(
     x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """The same gradient, so that autograd can differentiate it once more."""
@@ -75,27 +75,32 @@ def _through_formula(
     return found
 
 
-def derivative(
-    ctx: Any, grad: torch.Tensor, gradient: Callable[..., torch.Tensor]
-) -> tuple[torch.Tensor, None]:
-    """From ``grad`` of the six lines: all three sides of a constant have its derivative."""
-    (x,) = ctx.saved_tensors
-    one, two = grad[:3].sum(0), grad[3:].sum(0)
-    if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
-        return _through_formula(x, one, two, ctx.scale), None
-    return gradient(x, one, two, ctx.scale), None
-
-
-def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-    return derivative(ctx, grad, compiled_gradient)
+def _sum_of_given(x: torch.Tensor, grads: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
+    """The derivative of a constant: all three of its sides have it."""
+    given = [grad for grad in grads if grad is not None]
+    return sum(given[1:], given[0]) if given else x.new_zeros(x.shape[:-1])
 
 
 class _Constants(torch.autograd.Function):
     """What autograd sees."""
 
     @staticmethod
-    def forward(x: torch.Tensor, scale: float) -> torch.Tensor:
-        return compiled_constants(x, scale)
+    def forward(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
+        lines, found = compiled_constants(x, scale)
+        # Tensors of their own, which may be written to, rather than views of one
+        return *(torch.from_numpy(line) for line in lines.numpy()), found
 
-    setup_context = staticmethod(remember)
-    backward = staticmethod(_backward)
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, ctx.scale = inputs
+        ctx.save_for_backward(x, output[6])
+        ctx.mark_non_differentiable(output[6])
+        ctx.set_materialize_grads(False)  # most sides are not asked for
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor, None]:
+        x, found = ctx.saved_tensors
+        one, two = _sum_of_given(x, grads[:3]), _sum_of_given(x, grads[3:6])
+        if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
+            return through_formula(x, one, two, ctx.scale), None
+        return compiled_gradient(x, found, one, two, ctx.scale), None

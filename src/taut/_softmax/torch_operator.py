@@ -8,48 +8,58 @@ this module imports torch.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-from taut._softmax.torch_function import (
-    compiled_constants,
-    compiled_gradient,
-    derivative,
-    remember,
-)
+from taut._softmax.kernel.found import FOUND
+from taut._softmax.torch_function import compiled_constants, compiled_gradient, through_formula
 
+# Six lines, and what the derivative needs
 constant_lines = torch.library.custom_op(
     "taut::constants",
     compiled_constants,
     mutates_args=(),
-    schema="(Tensor x, float scale) -> Tensor",
+    schema="(Tensor x, float scale) -> (Tensor, Tensor)",
 )
 _gradient = torch.library.custom_op(
     "taut::constants_gradient",
     compiled_gradient,
     mutates_args=(),
-    schema="(Tensor x, Tensor one, Tensor two, float scale) -> Tensor",
+    schema="(Tensor x, Tensor found, Tensor one, Tensor two, float scale) -> Tensor",
 )
 
 
 @constant_lines.register_fake
-def _lines_like(x: torch.Tensor, scale: float) -> torch.Tensor:
-    return x.new_empty((6, *x.shape[:-1]))
+def _lines_like(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    found = x.new_empty((FOUND, math.prod(x.shape[:-1])), dtype=torch.float64)
+    return x.new_empty((6, *x.shape[:-1])), found
 
 
 @_gradient.register_fake
 def _gradient_like(
-    x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
+    x: torch.Tensor, found: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
 ) -> torch.Tensor:
     return x.new_empty(x.shape)
 
 
-def _backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-    return derivative(ctx, grad, _gradient)
+def _remember(ctx: Any, inputs: Any, output: Any) -> None:
+    """What the derivative needs."""
+    x, ctx.scale = inputs
+    ctx.save_for_backward(x, output[1])
 
 
-constant_lines.register_autograd(_backward, setup_context=remember)
+def _backward(ctx: Any, grad: torch.Tensor, _found: Any) -> tuple[torch.Tensor, None]:
+    """From ``grad`` of the six lines: all three sides of a constant have its derivative."""
+    x, found = ctx.saved_tensors
+    one, two = grad[:3].sum(0), grad[3:].sum(0)
+    if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
+        return through_formula(x, one, two, ctx.scale), None
+    return _gradient(x, found, one, two, ctx.scale), None
+
+
+constant_lines.register_autograd(_backward, setup_context=_remember)
 
 
 @torch.library.custom_op(

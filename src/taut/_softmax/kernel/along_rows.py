@@ -32,6 +32,7 @@ from taut._softmax.kernel.batch import (
     X0,
     dead_rows,
     first_guess,
+    hand_over,
     scalings,
     solve_expansion,
     write,
@@ -46,7 +47,7 @@ BLOCK32, BLOCK64 = 128, 64
 
 @njit
 def constants_along_rows(
-    x: Any, first: int, scales: Any, ceiling: float, error: Any, out: Any
+    x: Any, first: int, scales: Any, ceiling: float, error: Any, out: Any, found: Any
 ) -> float:
     """Fill the columns of ``out`` from ``first`` on; the number of rows that were not solved."""
     rows, n = x.shape
@@ -68,6 +69,7 @@ def constants_along_rows(
         first_guess(state, m, eps)
         roots(by_half, state, m, TOLERANCE * eps)
         wrong += write(state, m, first + start, scale, ceiling, error, out)
+        hand_over(state, m, first + start, found)
     return wrong
 
 

@@ -126,10 +126,18 @@ def exponential(x: Any, top: Any, scale: Any, ln2_low: Any, shifter: Any, floor:
 @njit(forceinline=True)
 def quick_exponential(d: Any, shifter: Any) -> Any:
     """exp(d) for d ≤ 0 with a normal result, to about |d| + 2 units in the last place."""
+    return exponential_parts(d, shifter)[2]
+
+
+@njit(forceinline=True)
+def exponential_parts(d: Any, shifter: Any) -> Any:
+    """The same as exp(d) = (1 + t)·2^k: k, t and the product, where |t| < 0.42."""
     log2e, ln2, one = _logs(d)
     k = fma(d, log2e, shifter)
-    r = fma(-(k - shifter), ln2, d)
-    return times_power(one + fma(r * r, _polynomial(r), r), k)
+    whole = k - shifter
+    r = fma(-whole, ln2, d)
+    t = fma(r * r, _polynomial(r), r)
+    return whole, t, times_power(one + t, k)
 
 
 @njit(forceinline=True)

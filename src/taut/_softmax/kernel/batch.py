@@ -14,6 +14,7 @@ from numba import njit
 
 from taut._base.compiled_operations import plus, select, times_power, wide_vectors
 from taut._softmax.kernel.arithmetic import LOG2E, exponential, limits
+from taut._softmax.kernel.found import FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
 
 LIFT = 20.0  # e₂ is scaled to about 2^20: products of small entries stay normal in float32
 DEEPEST = -900.0  # exponents of e₂ below this underflow in float64 whatever the scale
@@ -23,7 +24,7 @@ TOLERANCE = 0.25  # of the root, in units of eps
 PASSES = 50  # never more than 3 seen; usually 1 for float32 and 2 for float64
 
 # The state of a batch: one line for each quantity, one column for each row of logits.
-QUANTITIES = 18
+QUANTITIES = 19
 (
     TOP,  # largest logit
     SECOND,  # largest of the others
@@ -43,6 +44,7 @@ QUANTITIES = 18
     A2,
     A3,
     ROOT,  # the unscaled root
+    ABOVE,  # X − E2, with all its digits next to a tie
 ) = range(QUANTITIES)
 
 
@@ -159,6 +161,8 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
         working = state[LIVE, b] > 0.0
         again = select(working & (not done), 1.0, 0.0)
         state[X0, b] = select(working, x, x0)
+        above = gap + gap * select(near, y, newton)
+        state[ABOVE, b] = select(working, above, state[ABOVE, b])
         root = x * state[SIGMA_1, b] * state[SIGMA_2, b]
         state[ROOT, b] = select(working, root, state[ROOT, b])
         state[LIVE, b] = again
@@ -215,3 +219,17 @@ def write(
         value_2[b] = two
         upper_2[b] = above_2
     return wrong
+
+
+@njit(error_model="numpy")
+def hand_over(state: Any, rows: int, at: int, found: Any) -> None:
+    """Keep for the derivative what is known of the rows; nothing where ``found`` has no columns."""
+    wide_vectors()
+    if found.shape[1] == 0:
+        return
+    for b in range(rows):
+        unit = 1.0 / state[E2, b]
+        found[FOUND_TOP, at + b] = state[TOP, b]
+        found[FOUND_SECOND, at + b] = state[SECOND, b]
+        found[FOUND_GAP, at + b] = state[ABOVE, b] * unit
+        found[FOUND_TAIL, at + b] = state[TAIL, b] * unit

@@ -23,6 +23,8 @@ from taut._base.compiled import compiled
 from taut._base.threads import in_threads
 from taut._softmax.kernel.along_rows import constants_along_rows
 from taut._softmax.kernel.arithmetic import LN2, limits
+from taut._softmax.kernel.found import FOUND
+from taut._softmax.kernel.careful_gradients import fill_careful_gradients
 from taut._softmax.kernel.error import error_bound
 from taut._softmax.kernel.gradients import fill_gradients
 from taut._softmax.kernel.lower_sides import fill_lower_sides
@@ -34,18 +36,24 @@ Matrix = np.ndarray[Any, np.dtype[Any]]
 SHORT = 128  # entries of rows that are worked side by side; see ERROR in error.py
 SHARE = 1 << 16  # entries that are worth waking a thread for
 CHUNK = 1 << 18  # entries copied at a time where rows are not contiguous
+_NOTHING = np.empty((FOUND, 0))
 
 
 def row_constants(
-    x: Matrix, scale: float, ceiling: float, threads: Callable[[], int]
+    x: Matrix,
+    scale: float,
+    ceiling: float,
+    threads: Callable[[], int],
+    found: Matrix | None = None,
 ) -> tuple[Matrix, bool]:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits, 1e-30 ≤ λ ≤ 1e30, each with its certified sides.
 
     The result has six lines: lower, value and upper of the one, then of the other. ``ceiling`` is
     λ/2 rounded up to the precision of ``x``. Also returned is whether all sides are in order: a row
-    with NaN or +inf gives NaN. How many ``threads`` there may be is only asked if it matters.
+    with NaN or +inf gives NaN. ``found``, of FOUND lines, is filled with what ``row_gradients`` needs
+    to know of every row. How many ``threads`` there may be is only asked if it matters.
     """
-    fill = constants_kernel(x.dtype, scale, ceiling)
+    fill = constants_kernel(x.dtype, scale, ceiling, found)
     out = np.empty((6, *x.shape[:-1]), x.dtype)
     flat = out.reshape(6, -1)
     worth = x.size // SHARE
@@ -65,7 +73,7 @@ def row_constants(
 
 
 def constants_kernel(
-    dtype: np.dtype[Any], scale: float, ceiling: float
+    dtype: np.dtype[Any], scale: float, ceiling: float, found: Matrix | None = None
 ) -> Callable[[Matrix, int, Matrix], int]:
     """A function of (rows, first, out) that fills the columns of ``out`` from ``first`` on.
 
@@ -74,31 +82,44 @@ def constants_kernel(
     kernel = _compiled(dtype.char)
     relative, absolute = error_bound(dtype.itemsize == 4, scale)
 
+    kept = _NOTHING if found is None else found
+
     def fill(rows: Matrix, first: int, out: Matrix) -> int:
-        return kernel(rows, first, scale, ceiling, relative, absolute, out)
+        return kernel(rows, first, scale, ceiling, relative, absolute, out, kept)
 
     return fill
 
 
-def row_gradients(x: Matrix, weights: Matrix, scale: float, threads: int) -> tuple[Matrix, bool]:
-    """Gradients of weights[0]·λ‖M‖₁ + weights[1]·λ‖M‖₂ with respect to the rows of logits ``x``.
+def row_gradients(
+    x: Matrix, found: Matrix, first: Matrix, second: Matrix, scale: float, threads: int
+) -> tuple[Matrix, bool]:
+    """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ with respect to the rows of logits ``x``.
 
-    Also returned is whether all rows could be done.
+    ``found`` is from ``row_constants``. Also returned is whether all rows could be done.
     """
     x = np.require(x, requirements=["C", "A"])
-    out = np.empty(x.shape, x.dtype)
+    first, second = (np.ascontiguousarray(line, dtype=x.dtype) for line in (first, second))
+    out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.bool_)
     kernel = _compiled_gradients(x.dtype.char)
     count = max(1, min(threads, x.size // SHARE))
     step = max(1, -(-len(x) // count))
 
-    def work(first: int) -> None:
-        part = slice(first, first + step)
-        wrong.append(kernel(x[part], np.ascontiguousarray(weights[:, part]), scale, out[part]))
+    def work(start: int) -> None:
+        part = slice(start, start + step)
+        lines = (np.ascontiguousarray(found[:, part]), first[part], second[part])
+        missing.append(kernel(x[part], *lines, scale, out[part], left[part]))
 
-    wrong: list[int] = []
+    missing: list[int] = []
     if x.size:
         in_threads(work, list(range(0, len(x), step)))
-    return out, not any(wrong)
+    if not any(missing):
+        return out, True
+    careful, rows = _compiled_careful_gradients(x.dtype.char), np.flatnonzero(left)
+    weights = np.stack([first[rows], second[rows]]).astype(np.float64)
+    part = np.empty((len(rows), x.shape[-1]), x.dtype)
+    wrong = careful(x[rows], weights, scale, part)
+    out[rows] = part
+    return out, not wrong
 
 
 def row_lower_sides(
@@ -158,7 +179,14 @@ def _compiled(char: str) -> Callable[..., int]:
     rows = types.Array(element, 2, "C", readonly=True)
     number = types.float64
     signature = types.int64(
-        rows, types.int64, number, number, number, number, types.Array(element, 2, "C")
+        rows,
+        types.int64,
+        number,
+        number,
+        number,
+        number,
+        types.Array(element, 2, "C"),
+        types.Array(number, 2, "C"),
     )
     return compiled(fill_constants, signature)
 
@@ -168,8 +196,21 @@ def _compiled_gradients(char: str) -> Callable[..., int]:
     """The same for the derivative."""
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
+    number, line = types.float64, types.Array(element, 1, "C", readonly=True)
+    found, flags = types.Array(number, 2, "C"), types.Array(types.boolean, 1, "C")
+    signature = types.int64(
+        rows, found, line, line, number, types.Array(element, 2, "C"), flags
+    )
+    return compiled(fill_gradients, signature)
+
+
+@lru_cache
+def _compiled_careful_gradients(char: str) -> Callable[..., int]:
+    """The same for rows that need more care."""
+    element = types.float32 if char == "f" else types.float64
+    rows = types.Array(element, 2, "C", readonly=True)
     weights, out = types.Array(types.float64, 2, "C"), types.Array(element, 2, "C")
-    return compiled(fill_gradients, types.int64(rows, weights, types.float64, out))
+    return compiled(fill_careful_gradients, types.int64(rows, weights, types.float64, out))
 
 
 @lru_cache
@@ -183,7 +224,14 @@ def _compiled_lower_sides(char: str) -> Callable[..., None]:
 
 
 def fill_constants(
-    x: Any, first: int, scale: float, ceiling: float, relative: float, absolute: float, out: Any
+    x: Any,
+    first: int,
+    scale: float,
+    ceiling: float,
+    relative: float,
+    absolute: float,
+    out: Any,
+    found: Any,
 ) -> int:
     """Fill the columns of ``out`` from ``first`` on from the rows of ``x`` (compiled).
 
@@ -195,7 +243,7 @@ def fill_constants(
     ln2_low = x.dtype.type(ln2_rest - (scale - scale_high) / scale_high * LN2)
     scales, error = (scale, scale_high, ln2_low), (relative, absolute)
     if x.shape[1] <= SHORT:
-        wrong = constants_side_by_side(x, first, scales, ceiling, error, out)
+        wrong = constants_side_by_side(x, first, scales, ceiling, error, out, found)
     else:
-        wrong = constants_along_rows(x, first, scales, ceiling, error, out)
+        wrong = constants_along_rows(x, first, scales, ceiling, error, out, found)
     return int(wrong)

@@ -1,9 +1,13 @@
-"""The compiled derivative of the exact constants with respect to the logits.
+"""The compiled derivative of the exact constants, from the logits and what the forward pass found.
 
-With e the weights in units of the largest, T their sum without it and Z = 1 + T, the constants are
-2λT/Z² and λX/Z, where the root X moves by ∂X/∂eᵢ = X gᵢ²/S with gᵢ = (X − e₂)/(X − eᵢ) and
-S = Σ eⱼgⱼ² + ((X − e₂)/(1 − X))² (the implicit function theorem). Everything is done in float64,
-also for float32 logits: next to a tie the distances of X from its poles need the digits.
+All is written in units of the second largest weight e₂: e = exp(λ(x − x₂)) for the entries below the
+top, T their sum, X the root and γ = X − 1 its distance from the pole at e₂. The constants are
+2λTe₂/Z² and λXe₂/Z with Z = 1 + Te₂, where the root moves by ∂X/∂eᵢ = X gᵢ²/S with gᵢ = γ/(X − eᵢ)
+and S = Σ eⱼgⱼ² + e₂(Σ eⱼgⱼ)² (the implicit function theorem on Σ eⱼ/(X − eⱼ) = 1/(1 − e₂X)).
+
+The forward pass knows x₁, x₂, γ and T of every row. So a row takes one pass that computes e and eg²,
+and a cheap one that combines them, in the precision of the logits. Rows where that precision does
+not suffice, next to a tie above all, are left to ``careful_gradients.py``.
 """
 
 from __future__ import annotations
@@ -13,148 +17,166 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_operations import largest, plus, select, wide_vectors
-from taut._softmax.kernel.along_rows import buffers, roots, sums
-from taut._softmax.kernel.arithmetic import limits
-from taut._softmax.kernel.batch import (
-    E2,
-    FLOOR,
-    LIVE,
-    QUANTITIES,
-    ROOT,
-    SECOND,
-    SIGMA_1,
-    SIGMA_2,
-    TAIL,
-    TIES,
-    TOLERANCE,
-    TOP,
-    X0,
-    first_guess,
-    scalings,
+from taut._base.compiled_lanes import (
+    BYTES,
+    Lanes,
+    lanes_of,
+    load_lanes,
+    load_some,
+    store_lanes,
+    store_some,
+    sum_of,
 )
-from taut._softmax.kernel.passes import find_top
+from taut._base.compiled_operations import (
+    fma,
+    plus,
+    select,
+    where_below,
+    where_between,
+    where_equal,
+    wide_vectors,
+)
+from taut._softmax.kernel.arithmetic import exponential_parts, limits, quick_exponential
+from taut._softmax.kernel.found import FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
 
-# Logits this close to the largest (times λ) count as tied with it. The derivative is continuous
-# there but for about as much, and the distances of the root from its poles lose no more digits.
+BATCH = 2048  # entries per batch
+ROWS = 64  # most rows per batch
+
+# Scalars of the rows of a batch
+QUANTITIES = 9
+FLOOR, SECOND, GAP, SUM, SQUARES, E2, LEVEL, PULL, AT_TOP = range(QUANTITIES)
+
+NEAR32, NEAR64 = 1.0 / 64.0, 0.0
 TIED = 3e-8
+DEPTH32, DEPTH64 = 80.0, 700.0  # entries this far below the second largest count as masked
+DEEPEST = -700.0  # rows whose second largest entry is below this are left out
 
 
-def fill_gradients(x: Any, weights: Any, scale: float, out: Any) -> int:
-    """Gradients of weights[0]·λ‖M‖₁ + weights[1]·λ‖M‖₂ for every row of ``x`` (compiled).
+def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any) -> int:
+    """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ for the rows of ``x`` (compiled).
 
-    Returns the number of rows that it could not do: their logits are too coarse for the kernel.
+    The rows that were left out are marked in ``left``; also returned is how many they are.
     """
     rows, n = x.shape
-    batch, blocks, size, merge = buffers(n, 8)
-    buffer = np.empty((batch, blocks * size))
-    by_block = buffer.reshape((batch, blocks, size))
-    by_half = buffer.reshape((batch, blocks // merge, 2, merge * size // 2))
-    state, moved = np.zeros((QUANTITIES, batch)), np.zeros(n)
-    eps, _, _, ln2_rest = limits(scale)
-    wrong = 0
+    lanes = BYTES // x.itemsize
+    width = (n + lanes - 1) // lanes * lanes
+    batch = max(1, min(ROWS, BATCH // width))
+    weights, moved = np.empty((batch, width), x.dtype), np.empty((batch, width), x.dtype)
+    state = np.empty((QUANTITIES, batch))
+    missing = 0.0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
+        missing += prepare(x, found, start, m, scale, state, left)
         for b in range(m):
-            top = np.float64(find_top(x, start + b))
-            threshold = top - TIED / scale
-            state[TOP, b] = top
-            state[TIES, b], state[SECOND, b] = strike(x, start + b, buffer, b, threshold)
-        scalings(state, m, scale, scale, ln2_rest)
-        sums(by_block, state, m, scale, ln2_rest)
+            row_sums(x, start + b, state, b, scale, weights, moved)
+        combine(found, first, second, start, m, scale, state)
         for b in range(m):
-            # A row without others has no derivative; first_guess reads whatever is left.
-            state[TAIL, b] = select(state[LIVE, b] > 0.0, state[TAIL, b], 0.0)
-        first_guess(state, m, eps)
-        roots(by_half, state, m, TOLERANCE * eps)
-        for b in range(m):
-            first, second = weights[0, start + b], weights[1, start + b]
-            write_gradient(x, start + b, buffer, b, moved, state, scale, first, second, out)
-            wrong += np.isnan(state[SIGMA_1, b])
-    return wrong
-
-
-@njit(forceinline=True)
-def strike(x: Any, row: int, buffer: Any, b: int, threshold: float) -> Any:
-    """Copy a row without the entries from the threshold on, padded with -inf.
-
-    Returns how many those were, and the largest of the others.
-    """
-    wide_vectors()
-    second, ties = -np.inf, 0.0
-    for i in range(x.shape[1]):
-        value = np.float64(x[row, i])
-        is_top = value >= threshold
-        value = select(is_top, -np.inf, value)
-        buffer[b, i] = value
-        ties = plus(ties, select(is_top, 1.0, 0.0))
-        second = largest(second, value)
-    for i in range(x.shape[1], buffer.shape[1]):
-        buffer[b, i] = -np.inf
-    return ties, second
+            row_result(x, start + b, state, b, weights, moved, out)
+    return int(missing)
 
 
 @njit(error_model="numpy")
-def write_gradient(
-    x: Any,
-    row: int,
-    buffer: Any,
-    b: int,
-    moved: Any,
-    state: Any,
-    scale: float,
-    first: float,
-    second: float,
-    out: Any,
-) -> None:
-    """One row of the result, from its exponentials and its root."""
+def prepare(x: Any, found: Any, start: int, rows: int, scale: float, state: Any, left: Any) -> float:
+    """What the pass over the rows needs; how many rows it cannot do."""
     wide_vectors()
-    n = x.shape[1]
-    if not state[TAIL, b] > 0.0:
-        for i in range(n):
-            out[row, i] = 0.0
-        return
-    sigma = state[SIGMA_1, b] * state[SIGMA_2, b]
-    ties, floor = state[TIES, b], state[FLOOR, b]
-    threshold = state[TOP, b] - TIED / scale
-    tail = (ties - 1.0) + state[TAIL, b] * sigma
-    share = 1.0 / (1.0 + tail)
-    tied = ties > 1.0
-    # The scaled root and its distance from the second largest; the root of a tie does not move.
-    x0 = state[X0, b]
-    gap = x0 - state[E2, b]
-    root, pull = state[ROOT, b], 0.0
-    if tied:
-        root = 1.0
-        moved[:] = 0.0
-    else:
-        squares = 0.0
-        for i in range(n):
-            e = buffer[b, i]
-            g = gap / (x0 - e)
-            moved[i] = e * g * g
-            squares = plus(squares, moved[i])
-        # S and X in units of σ, as the weights may be next to underflow
-        at_top = gap / (1.0 - root)
-        pull = x0 / (squares + at_top * at_top * sigma) * share
-    # λe(level + pull g²), and minus the sum of it for the largest.
-    one = first * 2.0 * scale * (1.0 - tail) * share * share * share
-    level = scale * (one - second * scale * root * share * share)
-    pull = second * scale * scale * pull
-    total = 0.0
-    for i in range(n):
-        value = np.float64(x[row, i])
-        derivative = sigma * (level * buffer[b, i] + pull * moved[i])
-        counts = (value >= floor) & (value < threshold)
-        derivative = select(counts, derivative, 0.0)
-        total = plus(total, derivative)
-        out[row, i] = derivative
-    if tied:
-        for i in range(n):
-            if x[row, i] >= threshold:
-                out[row, i] = -total / ties
-    else:
-        for i in range(n):
-            if x[row, i] >= threshold:
-                out[row, i] = -total
-                break
+    eps, shifter, _, _ = limits(x.dtype.type(0))
+    _, wide_shifter, _, _ = limits(0.0)
+    single = eps > 1e-10
+    depth, least, nearest = (DEPTH32, NEAR32, 0.0) if single else (DEPTH64, NEAR64, TIED)
+    end = np.float64(np.finfo(x.dtype).max)
+    missing = 0.0
+    for b in range(rows):
+        top, second = found[FOUND_TOP, start + b], found[FOUND_SECOND, start + b]
+        gap = found[FOUND_GAP, start + b]
+        z = scale * (second - top)
+        fine = (z >= DEEPEST) & (z < -nearest) & (gap > least) & (abs(second) * scale * eps < 1.0)
+        missing = plus(missing, select(fine, 0.0, 1.0))
+        left[start + b] = select(fine, 0.0, 1.0)
+        second = select(fine, second, 0.0)
+        state[SECOND, b] = second
+        state[FLOOR, b] = max(second - depth / scale, -end)
+        state[GAP, b] = select(fine, gap, 1.0)
+        state[E2, b] = quick_exponential(select(fine, z, 0.0), wide_shifter)
+    return missing
+
+
+@njit(forceinline=True)
+def row_sums(x: Any, row: int, state: Any, b: int, scale: float, weights: Any, moved: Any) -> None:
+    """e and eg² of a row, with the sums of eg and eg²."""
+    kind = x.dtype.type
+    zero = kind(0)
+    n, lanes = x.shape[1], BYTES // x.itemsize
+    shifter = kind(limits(zero)[1])
+    floor, second = lanes_of(kind(state[FLOOR, b])), lanes_of(kind(state[SECOND, b]))
+    gap, root = lanes_of(kind(state[GAP, b])), lanes_of(kind(1.0 + state[GAP, b]))
+    total = squares = lanes_of(zero)
+    whole = n - n % lanes
+    for i in range(0, whole, lanes):
+        value = load_lanes(zero, x, row, i)
+        e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
+        store_lanes(weights, b, i, e)
+        store_lanes(moved, b, i, both)
+        total, squares = total + first, squares + both
+    if whole < n:
+        value = load_some(x, row, whole, n - whole, kind(-np.inf))
+        e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
+        store_lanes(weights, b, whole, e)
+        store_lanes(moved, b, whole, both)
+        total, squares = total + first, squares + both
+    state[SUM, b], state[SQUARES, b] = sum_of(total), sum_of(squares)
+
+
+@njit(error_model="numpy", forceinline=True)
+def pole_weights(
+    value: Any, floor: Any, second: Any, gap: Any, root: Any, scale: Any, shifter: Any
+) -> Any:
+    """e, eg and eg² of some entries; 0 at the top entry and at those below the floor.
+
+    γ + (1 − e) keeps its digits next to e = 1, as there the exponential is 1 + t with a known t.
+    """
+    d = where_between(floor, value, second, value, floor) - second
+    whole, t, e = exponential_parts(scale * d, shifter)
+    e = where_between(floor, value, second, e, 0.0)
+    g = gap / where_equal(whole, 0.0, gap - t, root - e)
+    eg = e * g
+    return e, eg, eg * g
+
+
+@njit(error_model="numpy")
+def combine(
+    found: Any, first: Any, second: Any, start: int, rows: int, scale: float, state: Any
+) -> None:
+    """The derivative is LEVEL·e + PULL·eg² below the top, and minus the sum of that at the top."""
+    wide_vectors()
+    for b in range(rows):
+        e2, root = state[E2, b], 1.0 + state[GAP, b]
+        tail = found[FOUND_TAIL, start + b]
+        squares, total = state[SQUARES, b], state[SUM, b]
+        share = 1.0 / (1.0 + tail * e2)
+        one, two = scale * np.float64(first[start + b]), scale * np.float64(second[start + b])
+        level = 2.0 * one * (1.0 - tail * e2) * share - two * root * e2
+        level *= scale * e2 * share * share
+        pull = scale * e2 * two * root * share / (squares + e2 * total * total)
+        state[LEVEL, b], state[PULL, b] = level, pull
+        state[AT_TOP, b] = -(level * tail + pull * squares)
+
+
+@njit(forceinline=True)
+def row_result(x: Any, row: int, state: Any, b: int, weights: Any, moved: Any, out: Any) -> None:
+    """Write a row of the result."""
+    kind = x.dtype.type
+    zero = kind(0)
+    n, lanes = x.shape[1], BYTES // x.itemsize
+    level, pull = lanes_of(kind(state[LEVEL, b])), lanes_of(kind(state[PULL, b]))
+    second, at_top = lanes_of(kind(state[SECOND, b])), lanes_of(kind(state[AT_TOP, b]))
+    whole = n - n % lanes
+    for i in range(0, whole, lanes):
+        e, both = load_lanes(zero, weights, b, i), load_lanes(zero, moved, b, i)
+        value = load_lanes(zero, x, row, i)
+        found = where_below(second, value, at_top, fma(level, e, pull * both))
+        store_lanes(out, row, i, found)
+    if whole < n:
+        e, both = load_lanes(zero, weights, b, whole), load_lanes(zero, moved, b, whole)
+        value = load_some(x, row, whole, n - whole, kind(-np.inf))
+        found = where_below(second, value, at_top, fma(level, e, pull * both))
+        store_some(out, row, whole, n - whole, found)

@@ -44,6 +44,7 @@ from taut._softmax.kernel.batch import (
     X0,
     dead_rows,
     first_guess,
+    hand_over,
     scalings,
     solve_expansion,
     write,
@@ -55,7 +56,7 @@ STEP = 4  # lines that are summed pairwise first; tiles are padded to a multiple
 
 @njit
 def constants_side_by_side(
-    x: Any, first: int, scales: Any, ceiling: float, error: Any, out: Any
+    x: Any, first: int, scales: Any, ceiling: float, error: Any, out: Any, found: Any
 ) -> float:
     """Fill the columns of ``out`` from ``first`` on; the number of rows that were not solved."""
     rows, n = x.shape
@@ -80,6 +81,7 @@ def constants_side_by_side(
         first_guess(state, filled, eps)
         tile_roots(tiles, state, filled, TOLERANCE * eps)
         wrong += write(state, m, first + start, scale, ceiling, error, out)
+        hand_over(state, m, first + start, found)
     return wrong
 
 
