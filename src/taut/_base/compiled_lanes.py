@@ -16,16 +16,17 @@ from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
 BYTES = 64  # of a vector
+LONG = 256  # of one that LLVM splits: operations on its parts overlap, which hides their latency
 _INTEGER = ir.IntType(32)
 
 
 class Lanes(types.Type):
     """The numba type of a vector of float32 or float64."""
 
-    def __init__(self, element: Any) -> None:
+    def __init__(self, element: Any, size: int = BYTES) -> None:
         self.element = element
-        self.count = BYTES * 8 // element.bitwidth
-        super().__init__(f"Lanes({element})")
+        self.count = size * 8 // element.bitwidth
+        super().__init__(f"Lanes({element}, {size})")
 
 
 @register_model(Lanes)
@@ -224,61 +225,68 @@ def store_lanes(_context: Any, matrix: Any, row: Any, column: Any, lanes: Any) -
     return types.void(matrix, types.intp, types.intp, lanes), generate
 
 
-def _mask(builder: Any, count: Any, lanes: int) -> Any:
-    """True in the first ``count`` lanes."""
-    whole = ir.VectorType(count.type, lanes)
-    places = ir.Constant(whole, list(range(lanes)))
-    one = builder.insert_element(ir.Constant(whole, ir.Undefined), count, _INTEGER(0))
-    zeros = ir.Constant(ir.VectorType(_INTEGER, lanes), [0] * lanes)
-    return builder.icmp_signed(
-        "<", places, builder.shuffle_vector(one, ir.Constant(whole, ir.Undefined), zeros)
-    )
-
-
-def _masked(builder: Any, name: str, vector: Any, result: Any, kinds: list[Any]) -> Any:
-    """One of LLVM's own functions that read or write some lanes."""
-    short = "f32" if isinstance(vector.element, ir.FloatType) else "f64"
-    full = f"llvm.masked.{name}.v{vector.count}{short}.p0"
-    found = builder.module.globals.get(full)
-    return found or ir.Function(builder.module, ir.FunctionType(result, kinds), full)
+@intrinsic
+def long_count(_context: Any, like: Any) -> Any:
+    """How many numbers in the precision of ``like`` a long vector has, known when compiled."""
+    count = Lanes(like, LONG).count
+    return types.intp(like), lambda ctx, _builder, _sig, _args: ctx.get_constant(types.intp, count)
 
 
 @intrinsic
-def load_some(
+def long_of(_context: Any, value: Any) -> Any:
+    """A number in all lanes of a long vector."""
+    kind = Lanes(value, LONG)
+    return kind(value), lambda _ctx, builder, _sig, args: _spread(builder, args[0], kind)
+
+
+def _some(ctx: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any, count: Any) -> Any:
+    """Pointer, alignment and flags of the first lanes of a vector in memory."""
+    vector = _vector(kind.dtype, Lanes(kind.dtype, LONG).count)
+    pointer = _pointer(ctx, builder, kind, array, row, column)
+    places = ir.VectorType(_INTEGER, vector.count)
+    one = builder.insert_element(
+        ir.Constant(places, ir.Undefined), builder.trunc(count, _INTEGER), _INTEGER(0)
+    )
+    zeros = ir.Constant(places, [0] * vector.count)
+    number = builder.shuffle_vector(one, ir.Constant(places, ir.Undefined), zeros)
+    flags = builder.icmp_signed("<", ir.Constant(places, list(range(vector.count))), number)
+    align = _INTEGER(kind.dtype.bitwidth // 8)
+    return vector, _as_vector(builder, pointer, vector), align, flags
+
+
+def _masked(builder: Any, name: str, vector: Any, result: Any, args: list[Any]) -> Any:
+    """Call one of LLVM's own functions that read or write some lanes."""
+    short = "f32" if isinstance(vector.element, ir.FloatType) else "f64"
+    full = f"llvm.masked.{name}.v{vector.count}{short}.p0"
+    function = builder.module.globals.get(full)
+    if function is None:
+        kind = ir.FunctionType(result, [arg.type for arg in args])
+        function = ir.Function(builder.module, kind, full)
+    return builder.call(function, args)
+
+
+@intrinsic
+def load_long(
     _context: Any, matrix: Any, row: Any, column: Any, count: Any, otherwise: Any
 ) -> Any:
-    """``count`` entries of a row of a C-contiguous matrix, and a number in the lanes after them."""
-    kind = Lanes(matrix.dtype)
-    vector, flags = _vector(kind.element, kind.count), ir.VectorType(ir.IntType(1), kind.count)
+    """The first ``count`` entries of a row from a column on, and a number in the other lanes."""
+    kind = Lanes(matrix.dtype, LONG)
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        array, row, column, count, otherwise = args
-        pointer = _pointer(ctx, builder, sig.args[0], array, row, column)
-        pointer = _as_vector(builder, pointer, vector)
-        kinds = [pointer.type, _INTEGER, flags, vector]
-        load = _masked(builder, "load", vector, vector, kinds)
-        align = _INTEGER(sig.args[0].dtype.bitwidth // 8)
-        mask = _mask(builder, count, kind.count)
-        return builder.call(load, [pointer, align, mask, _spread(builder, otherwise, kind)])
+        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], *args[:4])
+        others = _spread(builder, args[4], kind)
+        return _masked(builder, "load", vector, vector, [pointer, align, flags, others])
 
     return kind(matrix, types.intp, types.intp, types.intp, matrix.dtype), generate
 
 
 @intrinsic
-def store_some(
-    _context: Any, matrix: Any, row: Any, column: Any, count: Any, lanes: Any
-) -> Any:
-    """Write the first ``count`` lanes to a row of a C-contiguous matrix."""
-    vector, flags = _vector(lanes.element, lanes.count), ir.VectorType(ir.IntType(1), lanes.count)
+def store_long(_context: Any, matrix: Any, row: Any, column: Any, count: Any, lanes: Any) -> Any:
+    """Write the first ``count`` lanes to a row from a column on."""
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        array, row, column, count, value = args
-        pointer = _pointer(ctx, builder, sig.args[0], array, row, column)
-        pointer = _as_vector(builder, pointer, vector)
-        kinds = [vector, pointer.type, _INTEGER, flags]
-        store = _masked(builder, "store", vector, ir.VoidType(), kinds)
-        align = _INTEGER(sig.args[0].dtype.bitwidth // 8)
-        builder.call(store, [value, pointer, align, _mask(builder, count, lanes.count)])
+        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], *args[:4])
+        _masked(builder, "store", vector, ir.VoidType(), [args[4], pointer, align, flags])
         return ctx.get_dummy_value()
 
     return types.void(matrix, types.intp, types.intp, types.intp, lanes), generate

@@ -88,7 +88,8 @@ class _Constants(torch.autograd.Function):
     def forward(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
         lines, found = compiled_constants(x, scale)
         # Tensors of their own, which may be written to, rather than views of one
-        return *(torch.from_numpy(line) for line in lines.numpy()), found
+        host = lines.numpy()
+        return *(torch.from_numpy(host[i, ...]) for i in range(len(host))), found
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -14,7 +14,7 @@ from numba import njit
 
 from taut._base.compiled_operations import plus, select, times_power, wide_vectors
 from taut._softmax.kernel.arithmetic import LOG2E, exponential, limits
-from taut._softmax.kernel.found import FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
+from taut._softmax.kernel.found import FOUND_E2, FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
 
 LIFT = 20.0  # e₂ is scaled to about 2^20: products of small entries stay normal in float32
 DEEPEST = -900.0  # exponents of e₂ below this underflow in float64 whatever the scale
@@ -233,3 +233,4 @@ def hand_over(state: Any, rows: int, at: int, found: Any) -> None:
         found[FOUND_SECOND, at + b] = state[SECOND, b]
         found[FOUND_GAP, at + b] = state[ABOVE, b] * unit
         found[FOUND_TAIL, at + b] = state[TAIL, b] * unit
+        found[FOUND_E2, at + b] = state[E2, b] * state[SIGMA_1, b] * state[SIGMA_2, b]

@@ -17,39 +17,34 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_lanes import (
-    BYTES,
-    Lanes,
-    lanes_of,
-    load_lanes,
-    load_some,
-    store_lanes,
-    store_some,
-    sum_of,
-)
+from taut._base.compiled_lanes import load_long, long_count, long_of, store_long, sum_of
 from taut._base.compiled_operations import (
     fma,
     plus,
     select,
+    smallest,
     where_below,
     where_between,
     where_equal,
     wide_vectors,
 )
-from taut._softmax.kernel.arithmetic import exponential_parts, limits, quick_exponential
-from taut._softmax.kernel.found import FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
+from taut._softmax.kernel.arithmetic import exponential_parts, limits
+from taut._softmax.kernel.careful_gradients import TIED
+from taut._softmax.kernel.found import FOUND_E2, FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
 
 BATCH = 2048  # entries per batch
 ROWS = 64  # most rows per batch
 
 # Scalars of the rows of a batch
-QUANTITIES = 9
-FLOOR, SECOND, GAP, SUM, SQUARES, E2, LEVEL, PULL, AT_TOP = range(QUANTITIES)
+QUANTITIES = 10
+FLOOR, SECOND, GAP, SUM, SQUARES, E2, BELOW_TOP, LEVEL, PULL, AT_TOP = range(QUANTITIES)
 
-NEAR32, NEAR64 = 1.0 / 64.0, 0.0
-TIED = 3e-8
-DEPTH32, DEPTH64 = 80.0, 700.0  # entries this far below the second largest count as masked
 DEEPEST = -700.0  # rows whose second largest entry is below this are left out
+# For float32 and float64: entries so far below the second largest count as masked; rows are left
+# out whose root is next to a pole, or whose largest logits are next to a tie, or whose sums, in
+# units of eps, do not fit the root: three that are nearly tied need more digits.
+LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0)
+LIMITS64 = (700.0, 0.0, TIED, np.inf)
 
 
 def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any) -> int:
@@ -58,7 +53,7 @@ def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, ou
     The rows that were left out are marked in ``left``; also returned is how many they are.
     """
     rows, n = x.shape
-    lanes = BYTES // x.itemsize
+    lanes = long_count(x.dtype.type(0))
     width = (n + lanes - 1) // lanes * lanes
     batch = max(1, min(ROWS, BATCH // width))
     weights, moved = np.empty((batch, width), x.dtype), np.empty((batch, width), x.dtype)
@@ -66,62 +61,65 @@ def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, ou
     missing = 0.0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
-        missing += prepare(x, found, start, m, scale, state, left)
+        prepare(x, found, start, m, scale, state, left)
         for b in range(m):
             row_sums(x, start + b, state, b, scale, weights, moved)
-        combine(found, first, second, start, m, scale, state)
+        missing += combine(x, found, first, second, start, m, scale, state, left)
         for b in range(m):
             row_result(x, start + b, state, b, weights, moved, out)
     return int(missing)
 
 
 @njit(error_model="numpy")
-def prepare(x: Any, found: Any, start: int, rows: int, scale: float, state: Any, left: Any) -> float:
-    """What the pass over the rows needs; how many rows it cannot do."""
+def prepare(
+    x: Any, found: Any, start: int, rows: int, scale: float, state: Any, left: Any
+) -> None:
+    """What the pass over the rows needs; marks the rows that it cannot do."""
     wide_vectors()
-    eps, shifter, _, _ = limits(x.dtype.type(0))
-    _, wide_shifter, _, _ = limits(0.0)
-    single = eps > 1e-10
-    depth, least, nearest = (DEPTH32, NEAR32, 0.0) if single else (DEPTH64, NEAR64, TIED)
+    eps, _, _, _ = limits(x.dtype.type(0))
+    _, shifter, _, _ = limits(0.0)
+    depth, least, nearest, _ = LIMITS32 if eps > 1e-10 else LIMITS64
     end = np.float64(np.finfo(x.dtype).max)
-    missing = 0.0
     for b in range(rows):
         top, second = found[FOUND_TOP, start + b], found[FOUND_SECOND, start + b]
-        gap = found[FOUND_GAP, start + b]
+        gap, rounded = found[FOUND_GAP, start + b], found[FOUND_E2, start + b]
         z = scale * (second - top)
         fine = (z >= DEEPEST) & (z < -nearest) & (gap > least) & (abs(second) * scale * eps < 1.0)
-        missing = plus(missing, select(fine, 0.0, 1.0))
+        gap, second = select(fine, gap, 1.0), select(fine, second, 0.0)
+        whole, t, e2 = exponential_parts(select(fine, z, -1.0), shifter)
+        above = select(whole == 0.0, -t, 1.0 - e2)  # 1 − e₂
+        # Next to a tie the rounding of e₂ moved the root: one of Newton's steps for 1 − e₂X.
+        before, after = (1.0 - rounded) - rounded * gap, above - e2 * gap
+        ratio = after / gap
+        step = (after - before) * after / (before * (ratio * ratio + e2))
+        gap += select(gap < 0.5, step, 0.0)
         left[start + b] = select(fine, 0.0, 1.0)
-        second = select(fine, second, 0.0)
-        state[SECOND, b] = second
-        state[FLOOR, b] = max(second - depth / scale, -end)
-        state[GAP, b] = select(fine, gap, 1.0)
-        state[E2, b] = quick_exponential(select(fine, z, 0.0), wide_shifter)
-    return missing
+        state[SECOND, b], state[FLOOR, b] = second, max(second - depth / scale, -end)
+        state[GAP, b], state[E2, b], state[BELOW_TOP, b] = gap, e2, above - e2 * gap
 
 
-@njit(forceinline=True)
+@njit(error_model="numpy", forceinline=True)
 def row_sums(x: Any, row: int, state: Any, b: int, scale: float, weights: Any, moved: Any) -> None:
     """e and eg² of a row, with the sums of eg and eg²."""
     kind = x.dtype.type
     zero = kind(0)
-    n, lanes = x.shape[1], BYTES // x.itemsize
-    shifter = kind(limits(zero)[1])
-    floor, second = lanes_of(kind(state[FLOOR, b])), lanes_of(kind(state[SECOND, b]))
-    gap, root = lanes_of(kind(state[GAP, b])), lanes_of(kind(1.0 + state[GAP, b]))
-    total = squares = lanes_of(zero)
+    n, lanes = x.shape[1], long_count(zero)
+    shifter, nothing = kind(limits(zero)[1]), kind(-np.inf)
+    floor, second = kind(state[FLOOR, b]), kind(state[SECOND, b])
+    gap, root = kind(state[GAP, b]), kind(1.0 + state[GAP, b])
+    total = squares = long_of(zero)
     whole = n - n % lanes
     for i in range(0, whole, lanes):
-        value = load_lanes(zero, x, row, i)
+        value = load_long(x, row, i, lanes, nothing)
         e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
-        store_lanes(weights, b, i, e)
-        store_lanes(moved, b, i, both)
+        store_long(weights, b, i, lanes, e)
+        store_long(moved, b, i, lanes, both)
         total, squares = total + first, squares + both
-    if whole < n:
-        value = load_some(x, row, whole, n - whole, kind(-np.inf))
+    for i in range(whole, n, lanes):
+        value = load_long(x, row, i, n - i, nothing)
         e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
-        store_lanes(weights, b, whole, e)
-        store_lanes(moved, b, whole, both)
+        store_long(weights, b, i, lanes, e)
+        store_long(moved, b, i, lanes, both)
         total, squares = total + first, squares + both
     state[SUM, b], state[SQUARES, b] = sum_of(total), sum_of(squares)
 
@@ -134,8 +132,8 @@ def pole_weights(
 
     γ + (1 − e) keeps its digits next to e = 1, as there the exponential is 1 + t with a known t.
     """
-    d = where_between(floor, value, second, value, floor) - second
-    whole, t, e = exponential_parts(scale * d, shifter)
+    z = smallest(scale * (value - second), 0.0)  # the top entry counts as 1 until it is left out
+    whole, t, e = exponential_parts(z, shifter)
     e = where_between(floor, value, second, e, 0.0)
     g = gap / where_equal(whole, 0.0, gap - t, root - e)
     eg = e * g
@@ -144,14 +142,33 @@ def pole_weights(
 
 @njit(error_model="numpy")
 def combine(
-    found: Any, first: Any, second: Any, start: int, rows: int, scale: float, state: Any
-) -> None:
-    """The derivative is LEVEL·e + PULL·eg² below the top, and minus the sum of that at the top."""
+    x: Any,
+    found: Any,
+    first: Any,
+    second: Any,
+    start: int,
+    rows: int,
+    scale: float,
+    state: Any,
+    left: Any,
+) -> float:
+    """The derivative is LEVEL·e + PULL·eg² below the top, and minus the sum of that at the top.
+
+    Returns how many rows are left out.
+    """
     wide_vectors()
+    eps, _, _, _ = limits(x.dtype.type(0))
+    _, _, _, most = LIMITS32 if eps > 1e-10 else LIMITS64
+    missing = 0.0
     for b in range(rows):
-        e2, root = state[E2, b], 1.0 + state[GAP, b]
+        e2, gap = state[E2, b], state[GAP, b]
+        root = 1.0 + gap
         tail = found[FOUND_TAIL, start + b]
         squares, total = state[SQUARES, b], state[SUM, b]
+        misfit = total * state[BELOW_TOP, b] - gap
+        out_of_reach = (left[start + b] > 0) | (not abs(misfit) <= most * eps * gap)
+        left[start + b] = select(out_of_reach, 1.0, 0.0)
+        missing = plus(missing, select(out_of_reach, 1.0, 0.0))
         share = 1.0 / (1.0 + tail * e2)
         one, two = scale * np.float64(first[start + b]), scale * np.float64(second[start + b])
         level = 2.0 * one * (1.0 - tail * e2) * share - two * root * e2
@@ -159,24 +176,25 @@ def combine(
         pull = scale * e2 * two * root * share / (squares + e2 * total * total)
         state[LEVEL, b], state[PULL, b] = level, pull
         state[AT_TOP, b] = -(level * tail + pull * squares)
+    return missing
 
 
-@njit(forceinline=True)
+@njit(error_model="numpy", forceinline=True)
 def row_result(x: Any, row: int, state: Any, b: int, weights: Any, moved: Any, out: Any) -> None:
     """Write a row of the result."""
     kind = x.dtype.type
     zero = kind(0)
-    n, lanes = x.shape[1], BYTES // x.itemsize
-    level, pull = lanes_of(kind(state[LEVEL, b])), lanes_of(kind(state[PULL, b]))
-    second, at_top = lanes_of(kind(state[SECOND, b])), lanes_of(kind(state[AT_TOP, b]))
+    n, lanes = x.shape[1], long_count(zero)
+    level, pull = kind(state[LEVEL, b]), kind(state[PULL, b])
+    second, at_top = kind(state[SECOND, b]), kind(state[AT_TOP, b])
     whole = n - n % lanes
     for i in range(0, whole, lanes):
-        e, both = load_lanes(zero, weights, b, i), load_lanes(zero, moved, b, i)
-        value = load_lanes(zero, x, row, i)
+        e, both = load_long(weights, b, i, lanes, zero), load_long(moved, b, i, lanes, zero)
+        value = load_long(x, row, i, lanes, zero)
         found = where_below(second, value, at_top, fma(level, e, pull * both))
-        store_lanes(out, row, i, found)
-    if whole < n:
-        e, both = load_lanes(zero, weights, b, whole), load_lanes(zero, moved, b, whole)
-        value = load_some(x, row, whole, n - whole, kind(-np.inf))
+        store_long(out, row, i, lanes, found)
+    for i in range(whole, n, lanes):
+        e, both = load_long(weights, b, i, lanes, zero), load_long(moved, b, i, lanes, zero)
+        value = load_long(x, row, i, n - i, zero)
         found = where_below(second, value, at_top, fma(level, e, pull * both))
-        store_some(out, row, whole, n - whole, found)
+        store_long(out, row, i, n - i, found)
