@@ -1,4 +1,4 @@
-"""The compiled derivative of the exact constants with respect to the logits.
+"""The compiled derivative of the exact constants for rows that need care, from the logits alone.
 
 With e the weights in units of the largest, T their sum without it and Z = 1 + T, the constants are
 2λT/Z² and λX/Z, where the root X moves by ∂X/∂eᵢ = X gᵢ²/S with gᵢ = (X − e₂)/(X − eᵢ) and
@@ -40,12 +40,15 @@ from taut._softmax.kernel.passes import find_top
 TIED = 3e-8
 
 
-def fill_careful_gradients(x: Any, weights: Any, scale: float, out: Any) -> int:
-    """Gradients of weights[0]·λ‖M‖₁ + weights[1]·λ‖M‖₂ for every row of ``x`` (compiled).
+def fill_careful_gradients(
+    x: Any, left: Any, one: Any, two: Any, scale: float, out: Any
+) -> int:
+    """Gradients of one·λ‖M‖₁ + two·λ‖M‖₂ for the rows of ``x`` that are marked (compiled).
 
     Returns the number of rows that it could not do: their logits are too coarse for the kernel.
     """
-    rows, n = x.shape
+    chosen = np.flatnonzero(left)
+    rows, n = len(chosen), x.shape[1]
     batch, blocks, size, merge = buffers(n, 8)
     buffer = np.empty((batch, blocks * size))
     by_block = buffer.reshape((batch, blocks, size))
@@ -56,10 +59,10 @@ def fill_careful_gradients(x: Any, weights: Any, scale: float, out: Any) -> int:
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
         for b in range(m):
-            top = np.float64(find_top(x, start + b))
+            top = np.float64(find_top(x, chosen[start + b]))
             threshold = top - TIED / scale
             state[TOP, b] = top
-            state[TIES, b], state[SECOND, b] = strike(x, start + b, buffer, b, threshold)
+            state[TIES, b], state[SECOND, b] = strike(x, chosen[start + b], buffer, b, threshold)
         scalings(state, m, scale, scale, ln2_rest)
         sums(by_block, state, m, scale, ln2_rest)
         for b in range(m):
@@ -68,8 +71,9 @@ def fill_careful_gradients(x: Any, weights: Any, scale: float, out: Any) -> int:
         first_guess(state, m, eps)
         roots(by_half, state, m, TOLERANCE * eps)
         for b in range(m):
-            first, second = weights[0, start + b], weights[1, start + b]
-            write_gradient(x, start + b, buffer, b, moved, state, scale, first, second, out)
+            row = chosen[start + b]
+            first, second = np.float64(one[row]), np.float64(two[row])
+            write_gradient(x, row, buffer, b, moved, state, scale, first, second, out)
             wrong += np.isnan(state[SIGMA_1, b])
     return wrong
 

@@ -101,25 +101,22 @@ def row_gradients(
     first, second = (np.ascontiguousarray(line, dtype=x.dtype) for line in (first, second))
     out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.bool_)
     kernel = _compiled_gradients(x.dtype.char)
+    careful = _compiled_careful_gradients(x.dtype.char)
     count = max(1, min(threads, x.size // SHARE))
     step = max(1, -(-len(x) // count))
 
     def work(start: int) -> None:
         part = slice(start, start + step)
-        lines = (np.ascontiguousarray(found[:, part]), first[part], second[part])
-        missing.append(kernel(x[part], *lines, scale, out[part], left[part]))
+        lines = np.ascontiguousarray(found[:, part])
+        if kernel(x[part], lines, first[part], second[part], scale, out[part], left[part]):
+            wrong.append(
+                careful(x[part], left[part], first[part], second[part], scale, out[part])
+            )
 
-    missing: list[int] = []
+    wrong: list[int] = []
     if x.size:
         in_threads(work, list(range(0, len(x), step)))
-    if not any(missing):
-        return out, True
-    careful, rows = _compiled_careful_gradients(x.dtype.char), np.flatnonzero(left)
-    weights = np.stack([first[rows], second[rows]]).astype(np.float64)
-    part = np.empty((len(rows), x.shape[-1]), x.dtype)
-    wrong = careful(x[rows], weights, scale, part)
-    out[rows] = part
-    return out, not wrong
+    return out, not any(wrong)
 
 
 def row_lower_sides(
@@ -209,8 +206,11 @@ def _compiled_careful_gradients(char: str) -> Callable[..., int]:
     """The same for rows that need more care."""
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
-    weights, out = types.Array(types.float64, 2, "C"), types.Array(element, 2, "C")
-    return compiled(fill_careful_gradients, types.int64(rows, weights, types.float64, out))
+    line, flags = types.Array(element, 1, "C", readonly=True), types.Array(types.boolean, 1, "C")
+    signature = types.int64(
+        rows, flags, line, line, types.float64, types.Array(element, 2, "C")
+    )
+    return compiled(fill_careful_gradients, signature)
 
 
 @lru_cache

@@ -43,8 +43,8 @@ DEEPEST = -700.0  # rows whose second largest entry is below this are left out
 # For float32 and float64: entries so far below the second largest count as masked; rows are left
 # out whose root is next to a pole, or whose largest logits are next to a tie, or whose sums, in
 # units of eps, do not fit the root: three that are nearly tied need more digits.
-LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0)
-LIMITS64 = (700.0, 0.0, TIED, np.inf)
+LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0, 0.25)
+LIMITS64 = (700.0, 0.0, TIED, np.inf, 0.0)
 
 
 def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any) -> int:
@@ -78,7 +78,7 @@ def prepare(
     wide_vectors()
     eps, _, _, _ = limits(x.dtype.type(0))
     _, shifter, _, _ = limits(0.0)
-    depth, least, nearest, _ = LIMITS32 if eps > 1e-10 else LIMITS64
+    depth, least, nearest, _, _ = LIMITS32 if eps > 1e-10 else LIMITS64
     end = np.float64(np.finfo(x.dtype).max)
     for b in range(rows):
         top, second = found[FOUND_TOP, start + b], found[FOUND_SECOND, start + b]
@@ -158,7 +158,7 @@ def combine(
     """
     wide_vectors()
     eps, _, _, _ = limits(x.dtype.type(0))
-    _, _, _, most = LIMITS32 if eps > 1e-10 else LIMITS64
+    _, _, _, misfits, cancelled = LIMITS32 if eps > 1e-10 else LIMITS64
     missing = 0.0
     for b in range(rows):
         e2, gap = state[E2, b], state[GAP, b]
@@ -166,16 +166,21 @@ def combine(
         tail = found[FOUND_TAIL, start + b]
         squares, total = state[SQUARES, b], state[SUM, b]
         misfit = total * state[BELOW_TOP, b] - gap
-        out_of_reach = (left[start + b] > 0) | (not abs(misfit) <= most * eps * gap)
-        left[start + b] = select(out_of_reach, 1.0, 0.0)
-        missing = plus(missing, select(out_of_reach, 1.0, 0.0))
         share = 1.0 / (1.0 + tail * e2)
         one, two = scale * np.float64(first[start + b]), scale * np.float64(second[start + b])
-        level = 2.0 * one * (1.0 - tail * e2) * share - two * root * e2
-        level *= scale * e2 * share * share
+        unit = scale * e2 * share * share
+        of_one, of_two = 2.0 * one * share * unit, two * root * e2 * unit
+        level = of_one * (1.0 - tail * e2) - of_two
         pull = scale * e2 * two * root * share / (squares + e2 * total * total)
-        state[LEVEL, b], state[PULL, b] = level, pull
-        state[AT_TOP, b] = -(level * tail + pull * squares)
+        at_top = level * tail + pull * squares
+        # What cancels is found to fewer digits.
+        size = abs(of_one) * (1.0 + tail * e2) + abs(of_two) + abs(pull)
+        kept = max(abs(at_top), abs(level + pull))
+        lost = (not abs(misfit) <= misfits * eps * gap) | (kept < cancelled * size)
+        out_of_reach = (left[start + b] > 0) | lost
+        left[start + b] = select(out_of_reach, 1.0, 0.0)
+        missing = plus(missing, select(out_of_reach, 1.0, 0.0))
+        state[LEVEL, b], state[PULL, b], state[AT_TOP, b] = level, pull, -at_top
     return missing
 
 
