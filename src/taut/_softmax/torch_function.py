@@ -23,7 +23,7 @@ from taut._softmax.sides import exact_sides, rounded_up
 def constant_lines(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
     """Lower, value and upper of λ‖M‖₁ and of λ‖M‖₂ of every row: six tensors, differentiable."""
     lines: tuple[torch.Tensor, ...] = _Constants.apply(x, scale)  # type: ignore[no-untyped-call]
-    return lines[:6]
+    return lines
 
 
 def compiled_constants(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -85,23 +85,19 @@ class _Constants(torch.autograd.Function):
     """What autograd sees."""
 
     @staticmethod
-    def forward(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
         lines, found = compiled_constants(x, scale)
+        ctx.save_for_backward(x)
+        ctx.found, ctx.scale = found, scale
+        ctx.set_materialize_grads(False)  # most sides are not asked for
         # Tensors of their own, which may be written to, rather than views of one
         host = lines.numpy()
-        return *(torch.from_numpy(host[i, ...]) for i in range(len(host))), found
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, ctx.scale = inputs
-        ctx.save_for_backward(x, output[6])
-        ctx.mark_non_differentiable(output[6])
-        ctx.set_materialize_grads(False)  # most sides are not asked for
+        return tuple(torch.from_numpy(host[i, ...]) for i in range(len(host)))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor, None]:
-        x, found = ctx.saved_tensors
-        one, two = _sum_of_given(x, grads[:3]), _sum_of_given(x, grads[3:6])
+        (x,) = ctx.saved_tensors
+        one, two = _sum_of_given(x, grads[:3]), _sum_of_given(x, grads[3:])
         if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
             return through_formula(x, one, two, ctx.scale), None
-        return compiled_gradient(x, found, one, two, ctx.scale), None
+        return compiled_gradient(x, ctx.found, one, two, ctx.scale), None

@@ -47,8 +47,11 @@ def fill_careful_gradients(
 
     Returns the number of rows that it could not do: their logits are too coarse for the kernel.
     """
-    chosen = np.flatnonzero(left)
-    rows, n = len(chosen), x.shape[1]
+    chosen, rows = np.empty(len(left), np.int64), 0
+    for row in range(len(left)):
+        chosen[rows] = row
+        rows += left[row]
+    n = x.shape[1]
     batch, blocks, size, merge = buffers(n, 8)
     buffer = np.empty((batch, blocks * size))
     by_block = buffer.reshape((batch, blocks, size))

@@ -30,24 +30,47 @@ from taut._base.compiled_operations import (
 )
 from taut._softmax.kernel.arithmetic import exponential_parts, limits
 from taut._softmax.kernel.careful_gradients import TIED
-from taut._softmax.kernel.found import FOUND_E2, FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
+from taut._softmax.kernel.found import (
+    FOUND,
+    FOUND_E2,
+    FOUND_GAP,
+    FOUND_SECOND,
+    FOUND_TAIL,
+    FOUND_TOP,
+)
 
 BATCH = 2048  # entries per batch
 ROWS = 64  # most rows per batch
 
-# Scalars of the rows of a batch
-QUANTITIES = 10
-FLOOR, SECOND, GAP, SUM, SQUARES, E2, BELOW_TOP, LEVEL, PULL, AT_TOP = range(QUANTITIES)
+# Scalars of the rows of a batch: after what the forward pass found (``found.py``)
+QUANTITIES = FOUND + 12
+(
+    ONE,  # derivatives with respect to λ‖M‖₁ and λ‖M‖₂
+    TWO,
+    FLOOR,
+    SECOND,
+    GAP,
+    SUM,
+    SQUARES,
+    E2,
+    BELOW_TOP,
+    LEVEL,
+    PULL,
+    LEFT,
+) = range(FOUND, QUANTITIES)
+AT_TOP = SUM  # not needed at the same time
 
 DEEPEST = -700.0  # rows whose second largest entry is below this are left out
 # For float32 and float64: entries so far below the second largest count as masked; rows are left
 # out whose root is next to a pole, or whose largest logits are next to a tie, or whose sums, in
 # units of eps, do not fit the root: three that are nearly tied need more digits.
-LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0, 0.25)
+LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0, 0.125)
 LIMITS64 = (700.0, 0.0, TIED, np.inf, 0.0)
 
 
-def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any) -> int:
+def fill_gradients(
+    x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any
+) -> int:
     """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ for the rows of ``x`` (compiled).
 
     The rows that were left out are marked in ``left``; also returned is how many they are.
@@ -61,19 +84,32 @@ def fill_gradients(x: Any, found: Any, first: Any, second: Any, scale: float, ou
     missing = 0.0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
-        prepare(x, found, start, m, scale, state, left)
+        gather(found, first, second, start, m, state)
+        prepare(x, m, scale, state)
         for b in range(m):
             row_sums(x, start + b, state, b, scale, weights, moved)
-        missing += combine(x, found, first, second, start, m, scale, state, left)
+        missing += combine(x, m, scale, state)
+        for b in range(m):
+            left[start + b] = state[LEFT, b] > 0.0
         for b in range(m):
             row_result(x, start + b, state, b, weights, moved, out)
     return int(missing)
 
 
+@njit
+def gather(found: Any, first: Any, second: Any, start: int, rows: int, state: Any) -> None:
+    """All that is given of the rows, in one array: LLVM need not ask whether they overlap."""
+    for line in range(FOUND):
+        for b in range(rows):
+            state[line, b] = found[line, start + b]
+    for b in range(rows):
+        state[ONE, b] = first[start + b]
+    for b in range(rows):
+        state[TWO, b] = second[start + b]
+
+
 @njit(error_model="numpy")
-def prepare(
-    x: Any, found: Any, start: int, rows: int, scale: float, state: Any, left: Any
-) -> None:
+def prepare(x: Any, rows: int, scale: float, state: Any) -> None:
     """What the pass over the rows needs; marks the rows that it cannot do."""
     wide_vectors()
     eps, _, _, _ = limits(x.dtype.type(0))
@@ -81,8 +117,8 @@ def prepare(
     depth, least, nearest, _, _ = LIMITS32 if eps > 1e-10 else LIMITS64
     end = np.float64(np.finfo(x.dtype).max)
     for b in range(rows):
-        top, second = found[FOUND_TOP, start + b], found[FOUND_SECOND, start + b]
-        gap, rounded = found[FOUND_GAP, start + b], found[FOUND_E2, start + b]
+        top, second = state[FOUND_TOP, b], state[FOUND_SECOND, b]
+        gap, rounded = state[FOUND_GAP, b], state[FOUND_E2, b]
         z = scale * (second - top)
         fine = (z >= DEEPEST) & (z < -nearest) & (gap > least) & (abs(second) * scale * eps < 1.0)
         gap, second = select(fine, gap, 1.0), select(fine, second, 0.0)
@@ -93,7 +129,7 @@ def prepare(
         ratio = after / gap
         step = (after - before) * after / (before * (ratio * ratio + e2))
         gap += select(gap < 0.5, step, 0.0)
-        left[start + b] = select(fine, 0.0, 1.0)
+        state[LEFT, b] = select(fine, 0.0, 1.0)
         state[SECOND, b], state[FLOOR, b] = second, max(second - depth / scale, -end)
         state[GAP, b], state[E2, b], state[BELOW_TOP, b] = gap, e2, above - e2 * gap
 
@@ -141,17 +177,7 @@ def pole_weights(
 
 
 @njit(error_model="numpy")
-def combine(
-    x: Any,
-    found: Any,
-    first: Any,
-    second: Any,
-    start: int,
-    rows: int,
-    scale: float,
-    state: Any,
-    left: Any,
-) -> float:
+def combine(x: Any, rows: int, scale: float, state: Any) -> float:
     """The derivative is LEVEL·e + PULL·eg² below the top, and minus the sum of that at the top.
 
     Returns how many rows are left out.
@@ -163,11 +189,11 @@ def combine(
     for b in range(rows):
         e2, gap = state[E2, b], state[GAP, b]
         root = 1.0 + gap
-        tail = found[FOUND_TAIL, start + b]
+        tail = state[FOUND_TAIL, b]
         squares, total = state[SQUARES, b], state[SUM, b]
         misfit = total * state[BELOW_TOP, b] - gap
         share = 1.0 / (1.0 + tail * e2)
-        one, two = scale * np.float64(first[start + b]), scale * np.float64(second[start + b])
+        one, two = scale * state[ONE, b], scale * state[TWO, b]
         unit = scale * e2 * share * share
         of_one, of_two = 2.0 * one * share * unit, two * root * e2 * unit
         level = of_one * (1.0 - tail * e2) - of_two
@@ -177,9 +203,9 @@ def combine(
         size = abs(of_one) * (1.0 + tail * e2) + abs(of_two) + abs(pull)
         kept = max(abs(at_top), abs(level + pull))
         lost = (not abs(misfit) <= misfits * eps * gap) | (kept < cancelled * size)
-        out_of_reach = (left[start + b] > 0) | lost
-        left[start + b] = select(out_of_reach, 1.0, 0.0)
-        missing = plus(missing, select(out_of_reach, 1.0, 0.0))
+        out_of_reach = select((state[LEFT, b] > 0.0) | lost, 1.0, 0.0)
+        state[LEFT, b] = out_of_reach
+        missing = plus(missing, out_of_reach)
         state[LEVEL, b], state[PULL, b], state[AT_TOP, b] = level, pull, -at_top
     return missing
 
