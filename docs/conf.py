@@ -13,7 +13,7 @@ copyright = "2026, the taut developers"
 release = taut.__version__
 extensions = [
     "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_design", "typeset",
-    "notebook_pages", "reference_pages", "narrow_screens",
+    "notebook_pages", "reference_pages", "narrow_screens", "shell_commands",
 ]  # fmt: skip
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 2

@@ -1,4 +1,4 @@
-"""What a telephone shows of the documentation."""
+"""Commands of the documentation where a telephone breaks them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.helpers.places import DOCS, needs_repository
 
 pytestmark = needs_repository
 sys.path.insert(0, str(DOCS / "_sphinx"))
-narrow_screens = pytest.importorskip("narrow_screens")
-CODE = """taut<span class="w"> </span>merge<span class="w"> </span>--output<span class="w"> </span>a-b.json
+commands_apart = pytest.importorskip("shell_commands").commands_apart
+CODE = """taut<span class="w"> </span>--output<span class="w"> </span>a-b.json
 <span class="nb">echo</span><span class="w"> </span><span class="s2">"two</span>
 <span class="s2">lines"</span>
 """
@@ -30,7 +30,7 @@ def block(code: str, language: str = "sh") -> str:
 
 
 def test_commands_and_options_are_told_apart():
-    page = narrow_screens.commands_apart(block(CODE))
+    page = commands_apart(block(CODE))
     assert page.count('<span class="command">') == 3
     assert re.findall('<span class="option">(.*?)</span>', page) == ["--output"]  # of a-b no part
     assert text(page) == text(block(CODE))
@@ -39,5 +39,5 @@ def test_commands_and_options_are_told_apart():
 
 def test_what_is_no_single_command_is_left_alone():
     open_string = '<span class="s2">"two\nlines"</span>\n'
-    assert narrow_screens.commands_apart(block(open_string)) == block(open_string)
-    assert narrow_screens.commands_apart(block(CODE, "python")) == block(CODE, "python")
+    assert commands_apart(block(open_string)) == block(open_string)
+    assert commands_apart(block(CODE, "python")) == block(CODE, "python")
