@@ -19,7 +19,7 @@ NAMES = {"taut": "taut", "newhouse": "Newhouse et al. 2025"}
 SEEDS, BATCH = 3, 8
 TARGETS: dict[str, tuple[float | None, ...]] = {
     "muon": (1.0, 2.0, 5.0, 10.0, 100.0, None),
-    "adamw": (2.0, 10.0, 100.0, None),
+    "adamw": (1.0, 2.0, 5.0, 10.0, 100.0, None),
 }
 Runs = list[dict[str, Any]]
 
