@@ -152,6 +152,15 @@ def test_weights_that_break_the_limits_are_told():
     assert all(row.holds for row in limits.verify())
 
 
+def test_a_target_that_is_missed_by_little_is_missed():
+    model = shaken(text(), 1.0)
+    limits = WeightLimits(model)
+    model.target = model.certificate().upper
+    assert limits.verify()[-1].holds
+    model.target *= 1 - 1e-9
+    assert not limits.verify()[-1].holds
+
+
 def test_a_share_outside_its_range_counts_in_the_certificate():
     model = shaken(text(), 1.0)
     before = model.certificate().upper
