@@ -126,12 +126,18 @@ def exponential(x: Any, top: Any, scale: Any, ln2_low: Any, shifter: Any, floor:
 @njit(forceinline=True)
 def quick_exponential(d: Any, shifter: Any) -> Any:
     """exp(d) for d ≤ 0 with a normal result, to about |d| + 2 units in the last place."""
-    return exponential_parts(d, shifter)[2]
+    log2e, ln2, one = _logs(d)
+    k = fma(d, log2e, shifter)
+    r = fma(-(k - shifter), ln2, d)
+    return times_power(one + fma(r * r, _polynomial(r), r), k)
 
 
 @njit(forceinline=True)
 def exponential_parts(d: Any, shifter: Any) -> Any:
-    """The same as exp(d) = (1 + t)·2^k: k, t and the product, where |t| < 0.42."""
+    """The same as exp(d) = (1 + t)·2^k: k, t and the product, where |t| < 0.42.
+
+    Loops that need the product alone are not vectorised by LLVM if they get it from here.
+    """
     log2e, ln2, one = _logs(d)
     k = fma(d, log2e, shifter)
     whole = k - shifter
