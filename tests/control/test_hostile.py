@@ -363,9 +363,7 @@ def test_padding_costs_nothing_in_local_constants(implementation):
 
 
 def text():
-    return control.LipschitzTransformer.of_text(
-        5, tokens=3, width=8, layers=1, heads=2, target=1.0
-    )
+    return control.LipschitzTransformer.of_text(5, tokens=3, width=8, layers=1, heads=2, target=1.0)
 
 
 @pytest.mark.parametrize("assign", ["load", "exchange"])

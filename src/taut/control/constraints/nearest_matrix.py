@@ -53,4 +53,5 @@ def _cut(matrix: torch.Tensor, below: float, limit: float) -> torch.Tensor:
     scaled = torch.ldexp(matrix, torch.tensor(-exponent))
     left, values, right = torch.linalg.svd(scaled, full_matrices=False)
     values = torch.ldexp(values / limit, torch.tensor(exponent))
-    return (left * values.clamp(max=below)) @ right
+    found: torch.Tensor = (left * values.clamp(max=below)) @ right
+    return found
