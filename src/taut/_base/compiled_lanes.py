@@ -266,9 +266,7 @@ def _masked(builder: Any, name: str, vector: Any, result: Any, args: list[Any]) 
 
 
 @intrinsic
-def load_long(
-    _context: Any, matrix: Any, row: Any, column: Any, count: Any, otherwise: Any
-) -> Any:
+def load_long(_context: Any, matrix: Any, row: Any, column: Any, count: Any, otherwise: Any) -> Any:
     """The first ``count`` entries of a row from a column on, and a number in the other lanes."""
     kind = Lanes(matrix.dtype, LONG)
 

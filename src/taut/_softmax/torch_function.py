@@ -56,9 +56,7 @@ def compiled_gradient(
 
     rows = x.detach().reshape(-1, x.shape[-1]).numpy()
     first, second = one.detach().reshape(-1).numpy(), two.detach().reshape(-1).numpy()
-    grad, done = row_gradients(
-        rows, found.numpy(), first, second, scale, torch.get_num_threads()
-    )
+    grad, done = row_gradients(rows, found.numpy(), first, second, scale, torch.get_num_threads())
     if done:
         return torch.from_numpy(grad).reshape(x.shape)
     with torch.enable_grad():

@@ -228,9 +228,14 @@ def hand_over(state: Any, rows: int, at: int, found: Any) -> None:
     if found.shape[1] == 0:
         return
     for b in range(rows):
-        unit = 1.0 / state[E2, b]
-        found[FOUND_TOP, at + b] = state[TOP, b]
-        found[FOUND_SECOND, at + b] = state[SECOND, b]
-        found[FOUND_GAP, at + b] = state[ABOVE, b] * unit
-        found[FOUND_TAIL, at + b] = state[TAIL, b] * unit
-        found[FOUND_E2, at + b] = state[E2, b] * state[SIGMA_1, b] * state[SIGMA_2, b]
+        top, second, unit = state[TOP, b], state[SECOND, b], 1.0 / state[E2, b]
+        gap, tail = state[ABOVE, b] * unit, state[TAIL, b] * unit
+        e2 = state[E2, b] * state[SIGMA_1, b] * state[SIGMA_2, b]
+        # Zeros where a row has no second entry: it needs care, and NaN would not equal itself.
+        known = (abs(top) < np.inf) & (abs(second) < np.inf) & (abs(tail) < np.inf)
+        known &= (abs(gap) < np.inf) & (abs(e2) < np.inf)
+        found[FOUND_TOP, at + b] = select(known, top, 0.0)
+        found[FOUND_SECOND, at + b] = select(known, second, 0.0)
+        found[FOUND_GAP, at + b] = select(known, gap, 0.0)
+        found[FOUND_TAIL, at + b] = select(known, tail, 0.0)
+        found[FOUND_E2, at + b] = select(known, e2, 0.0)

@@ -40,9 +40,7 @@ from taut._softmax.kernel.passes import find_top
 TIED = 3e-8
 
 
-def fill_careful_gradients(
-    x: Any, left: Any, one: Any, two: Any, scale: float, out: Any
-) -> int:
+def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, out: Any) -> int:
     """Gradients of one·λ‖M‖₁ + two·λ‖M‖₂ for the rows of ``x`` that are marked (compiled).
 
     Returns the number of rows that it could not do: their logits are too coarse for the kernel.

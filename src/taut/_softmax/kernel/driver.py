@@ -109,9 +109,7 @@ def row_gradients(
         part = slice(start, start + step)
         lines = np.ascontiguousarray(found[:, part])
         if kernel(x[part], lines, first[part], second[part], scale, out[part], left[part]):
-            wrong.append(
-                careful(x[part], left[part], first[part], second[part], scale, out[part])
-            )
+            wrong.append(careful(x[part], left[part], first[part], second[part], scale, out[part]))
 
     wrong: list[int] = []
     if x.size:
@@ -195,9 +193,7 @@ def _compiled_gradients(char: str) -> Callable[..., int]:
     rows = types.Array(element, 2, "C", readonly=True)
     number, line = types.float64, types.Array(element, 1, "C", readonly=True)
     found, flags = types.Array(number, 2, "C"), types.Array(types.boolean, 1, "C")
-    signature = types.int64(
-        rows, found, line, line, number, types.Array(element, 2, "C"), flags
-    )
+    signature = types.int64(rows, found, line, line, number, types.Array(element, 2, "C"), flags)
     return compiled(fill_gradients, signature)
 
 
@@ -207,9 +203,7 @@ def _compiled_careful_gradients(char: str) -> Callable[..., int]:
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
     line, flags = types.Array(element, 1, "C", readonly=True), types.Array(types.boolean, 1, "C")
-    signature = types.int64(
-        rows, flags, line, line, types.float64, types.Array(element, 2, "C")
-    )
+    signature = types.int64(rows, flags, line, line, types.float64, types.Array(element, 2, "C"))
     return compiled(fill_careful_gradients, signature)
 
 

@@ -151,6 +151,7 @@ def row_sums(x: Any, row: int, state: Any, b: int, scale: float, weights: Any, m
         store_long(weights, b, i, lanes, e)
         store_long(moved, b, i, lanes, both)
         total, squares = total + first, squares + both
+    # At most once, but not an `if`: with branches numba counts references between all operations.
     for i in range(whole, n, lanes):
         value = load_long(x, row, i, n - i, nothing)
         e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
