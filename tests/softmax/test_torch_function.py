@@ -52,6 +52,23 @@ def test_gradient_is_that_of_the_formula(torch, kind, n, scale):
     assert float(((grad - expected) / size).abs().max()) < (1e-6 if kind == "float32" else 1e-7)
 
 
+@pytest.mark.parametrize("n", [2, 3, 64])
+def test_digits_next_to_ties_in_float32(torch, n):
+    """Two or three logits that are nearly tied, where the terms of the gradient cancel."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((600, n))
+    top = x.max(-1)
+    for j in range(1, min(n, 3)):
+        rows, places = np.arange(j - 1, 600, j), (x.argmax(-1) + j) % n
+        x[rows, places[rows]] = top[rows] - 10.0 ** rng.uniform(-5, -0.5, len(rows))
+    leaf = torch.tensor(x, dtype=torch.float32).requires_grad_()
+    (grad,) = torch.autograd.grad(taut.local_lipschitz(leaf).value.sum(), leaf)
+    ones = torch.ones(len(x))
+    expected = by_formula(torch, leaf.detach(), 0 * ones, ones, 1.0)
+    size = expected.abs().amax(-1, keepdim=True)
+    assert float(((grad - expected) / size).abs().max()) < 1.5e-6
+
+
 def test_values_are_those_without_a_gradient(torch):
     for n in (3, 200):
         x = logits(torch, n, torch.float32)

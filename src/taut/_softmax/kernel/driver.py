@@ -23,9 +23,9 @@ from taut._base.compiled import compiled
 from taut._base.threads import in_threads
 from taut._softmax.kernel.along_rows import constants_along_rows
 from taut._softmax.kernel.arithmetic import LN2, limits
-from taut._softmax.kernel.found import FOUND
 from taut._softmax.kernel.careful_gradients import fill_careful_gradients
 from taut._softmax.kernel.error import error_bound
+from taut._softmax.kernel.found import FOUND
 from taut._softmax.kernel.gradients import fill_gradients
 from taut._softmax.kernel.lower_sides import fill_lower_sides
 from taut._softmax.kernel.power_method import STILL
@@ -50,8 +50,8 @@ def row_constants(
 
     The result has six lines: lower, value and upper of the one, then of the other. ``ceiling`` is
     λ/2 rounded up to the precision of ``x``. Also returned is whether all sides are in order: a row
-    with NaN or +inf gives NaN. ``found``, of FOUND lines, is filled with what ``row_gradients`` needs
-    to know of every row. How many ``threads`` there may be is only asked if it matters.
+    with NaN or +inf gives NaN. ``found``, of FOUND lines, is filled with what ``row_gradients``
+    needs to know of every row. How many ``threads`` there may be is only asked if it matters.
     """
     fill = constants_kernel(x.dtype, scale, ceiling, found)
     out = np.empty((6, *x.shape[:-1]), x.dtype)

@@ -1,13 +1,14 @@
 """The compiled derivative of the exact constants, from the logits and what the forward pass found.
 
-All is written in units of the second largest weight e₂: e = exp(λ(x − x₂)) for the entries below the
-top, T their sum, X the root and γ = X − 1 its distance from the pole at e₂. The constants are
+All is written in units of the second largest weight e₂: e = exp(λ(x − x₂)) for the entries below
+the top, T their sum, X the root and γ = X − 1 its distance from the pole at e₂. The constants are
 2λTe₂/Z² and λXe₂/Z with Z = 1 + Te₂, where the root moves by ∂X/∂eᵢ = X gᵢ²/S with gᵢ = γ/(X − eᵢ)
 and S = Σ eⱼgⱼ² + e₂(Σ eⱼgⱼ)² (the implicit function theorem on Σ eⱼ/(X − eⱼ) = 1/(1 − e₂X)).
 
-The forward pass knows x₁, x₂, γ and T of every row. So a row takes one pass that computes e and eg²,
-and a cheap one that combines them, in the precision of the logits. Rows where that precision does
-not suffice, next to a tie above all, are left to ``careful_gradients.py``.
+The forward pass knows x₁, x₂, γ and T of every row. So a row takes one pass that computes e and
+eg², and a cheap one that combines them, in the precision of the logits. Rows where that precision
+does not suffice are left to ``careful_gradients.py``: those next to ties of several, and those
+where the terms of the derivative cancel.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ AT_TOP = SUM  # not needed at the same time
 
 DEEPEST = -700.0  # rows whose second largest entry is below this are left out
 # For float32 and float64: entries so far below the second largest count as masked; rows are left
-# out whose root is next to a pole, or whose largest logits are next to a tie, or whose sums, in
-# units of eps, do not fit the root: three that are nearly tied need more digits.
+# out whose root is next to a pole, or whose largest logits are next to a tie, or whose sums do not
+# fit the root, in units of eps (three are nearly tied), or of whose terms no such share is left.
 LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0, 0.125)
 LIMITS64 = (700.0, 0.0, TIED, np.inf, 0.0)
 
@@ -136,7 +137,7 @@ def prepare(x: Any, rows: int, scale: float, state: Any) -> None:
 
 @njit(error_model="numpy", forceinline=True)
 def row_sums(x: Any, row: int, state: Any, b: int, scale: float, weights: Any, moved: Any) -> None:
-    """e and eg² of a row, with the sums of eg and eg²."""
+    """The e and eg² of a row, with the sums of eg and eg²."""
     kind = x.dtype.type
     zero = kind(0)
     n, lanes = x.shape[1], long_count(zero)
@@ -165,7 +166,7 @@ def row_sums(x: Any, row: int, state: Any, b: int, scale: float, weights: Any, m
 def pole_weights(
     value: Any, floor: Any, second: Any, gap: Any, root: Any, scale: Any, shifter: Any
 ) -> Any:
-    """e, eg and eg² of some entries; 0 at the top entry and at those below the floor.
+    """The e, eg and eg² of some entries; 0 at the top entry and at those below the floor.
 
     γ + (1 − e) keeps its digits next to e = 1, as there the exponential is 1 + t with a known t.
     """
