@@ -16,8 +16,6 @@ from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
 BYTES = 64  # of a vector
-LONG = 256  # of one that LLVM splits: operations on its parts overlap, which hides their latency
-_INTEGER = ir.IntType(32)
 
 
 class Lanes(types.Type):
@@ -32,11 +30,11 @@ class Lanes(types.Type):
 @register_model(Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Lanes) -> None:
-        whole = _vector(kind.element, kind.count)
+        whole = vector_of(kind.element, kind.count)
         super().__init__(manager, kind, whole)  # type: ignore[no-untyped-call]
 
 
-def _vector(element: Any, count: int) -> ir.VectorType:
+def vector_of(element: Any, count: int) -> ir.VectorType:
     return ir.VectorType(ir.FloatType() if element == types.float32 else ir.DoubleType(), count)
 
 
@@ -58,11 +56,11 @@ def _kind(*kinds: Any) -> Any:
     return next((kind for kind in kinds if isinstance(kind, Lanes)), kinds[0])
 
 
-def _spread(builder: Any, value: Any, kind: Any) -> Any:
+def spread(builder: Any, value: Any, kind: Any) -> Any:
     """A number in all lanes."""
     if not isinstance(kind, Lanes) or isinstance(value.type, ir.VectorType):
         return value
-    whole = _vector(kind.element, kind.count)
+    whole = vector_of(kind.element, kind.count)
     if value.type != whole.element:
         value = builder.fptrunc(value, whole.element)
     integer = ir.IntType(32)
@@ -76,7 +74,7 @@ def lanewise(kinds: tuple[Any, ...], make: Callable[..., Any]) -> Any:
     kind = _kind(*kinds)
 
     def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        return make(builder, *(_spread(builder, value, kind) for value in args))
+        return make(builder, *(spread(builder, value, kind) for value in args))
 
     return kind(*kinds), generate
 
@@ -139,14 +137,14 @@ for _symbol, _name in (
     _support(_symbol, _name)
 
 
-def _pointer(ctx: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any) -> Any:
+def pointer_to(ctx: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any) -> Any:
     """Address of an entry of a matrix whose rows are contiguous."""
     view = ctx.make_array(kind)(ctx, builder, array)
     width = builder.extract_value(view.shape, 1)
     return builder.gep(view.data, [builder.add(builder.mul(row, width), column)])
 
 
-def _as_vector(builder: Any, pointer: Any, vector: Any) -> Any:
+def as_vector(builder: Any, pointer: Any, vector: Any) -> Any:
     return builder.bitcast(pointer, vector.as_pointer())
 
 
@@ -154,7 +152,7 @@ def _as_vector(builder: Any, pointer: Any, vector: Any) -> Any:
 def lanes_of(_context: Any, value: Any) -> Any:
     """A number in all lanes."""
     kind = Lanes(value)
-    return kind(value), lambda _ctx, builder, _sig, args: _spread(builder, args[0], kind)
+    return kind(value), lambda _ctx, builder, _sig, args: spread(builder, args[0], kind)
 
 
 @intrinsic
@@ -170,38 +168,18 @@ def all_below(_context: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
-def sum_of(_context: Any, a: Any) -> Any:
-    """The sum of all lanes, by halving."""
-
-    def generate(_ctx: Any, builder: Any, _sig: Any, args: Any) -> Any:
-        total, integer = args[0], ir.IntType(32)
-        count = a.count
-        while count > 1:
-            count //= 2
-            halves = (
-                ir.Constant(ir.VectorType(integer, count), list(range(start, start + count)))
-                for start in (0, count)
-            )
-            low, high = (builder.shuffle_vector(total, total, half) for half in halves)
-            total = builder.fadd(low, high)
-        return builder.extract_element(total, ir.Constant(integer, 0))
-
-    return a.element(a), generate
-
-
-@intrinsic
 def load_lanes(_context: Any, like: Any, matrix: Any, row: Any, column: Any) -> Any:
     """Entries of a row of a C-contiguous matrix from a column on, in the precision of ``like``."""
     kind = Lanes(like)
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
         _, array, row, column = args
-        pointer = _pointer(ctx, builder, sig.args[1], array, row, column)
-        stored = _vector(sig.args[1].dtype, kind.count)
+        pointer = pointer_to(ctx, builder, sig.args[1], array, row, column)
+        stored = vector_of(sig.args[1].dtype, kind.count)
         value = builder.load(
-            _as_vector(builder, pointer, stored), align=sig.args[1].dtype.bitwidth // 8
+            as_vector(builder, pointer, stored), align=sig.args[1].dtype.bitwidth // 8
         )
-        wanted = _vector(kind.element, kind.count)
+        wanted = vector_of(kind.element, kind.count)
         return value if stored == wanted else builder.fptrunc(value, wanted)
 
     return kind(like, matrix, types.intp, types.intp), generate
@@ -214,80 +192,15 @@ def store_lanes(_context: Any, matrix: Any, row: Any, column: Any, lanes: Any) -
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
         array, row, column, value = args
         kind = sig.args[3]
-        pointer = _pointer(ctx, builder, sig.args[0], array, row, column)
-        stored = _vector(sig.args[0].dtype, kind.count)
+        pointer = pointer_to(ctx, builder, sig.args[0], array, row, column)
+        stored = vector_of(sig.args[0].dtype, kind.count)
         if value.type != stored:
             value = builder.fpext(value, stored)
         align = sig.args[0].dtype.bitwidth // 8
-        builder.store(value, _as_vector(builder, pointer, stored), align=align)
+        builder.store(value, as_vector(builder, pointer, stored), align=align)
         return ctx.get_dummy_value()
 
     return types.void(matrix, types.intp, types.intp, lanes), generate
-
-
-@intrinsic
-def long_count(_context: Any, like: Any) -> Any:
-    """How many numbers in the precision of ``like`` a long vector has, known when compiled."""
-    count = Lanes(like, LONG).count
-    return types.intp(like), lambda ctx, _builder, _sig, _args: ctx.get_constant(types.intp, count)
-
-
-@intrinsic
-def long_of(_context: Any, value: Any) -> Any:
-    """A number in all lanes of a long vector."""
-    kind = Lanes(value, LONG)
-    return kind(value), lambda _ctx, builder, _sig, args: _spread(builder, args[0], kind)
-
-
-def _some(ctx: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any, count: Any) -> Any:
-    """Pointer, alignment and flags of the first lanes of a vector in memory."""
-    vector = _vector(kind.dtype, Lanes(kind.dtype, LONG).count)
-    pointer = _pointer(ctx, builder, kind, array, row, column)
-    places = ir.VectorType(_INTEGER, vector.count)
-    one = builder.insert_element(
-        ir.Constant(places, ir.Undefined), builder.trunc(count, _INTEGER), _INTEGER(0)
-    )
-    zeros = ir.Constant(places, [0] * vector.count)
-    number = builder.shuffle_vector(one, ir.Constant(places, ir.Undefined), zeros)
-    flags = builder.icmp_signed("<", ir.Constant(places, list(range(vector.count))), number)
-    align = _INTEGER(kind.dtype.bitwidth // 8)
-    return vector, _as_vector(builder, pointer, vector), align, flags
-
-
-def _masked(builder: Any, name: str, vector: Any, result: Any, args: list[Any]) -> Any:
-    """Call one of LLVM's own functions that read or write some lanes."""
-    short = "f32" if isinstance(vector.element, ir.FloatType) else "f64"
-    full = f"llvm.masked.{name}.v{vector.count}{short}.p0"
-    function = builder.module.globals.get(full)
-    if function is None:
-        kind = ir.FunctionType(result, [arg.type for arg in args])
-        function = ir.Function(builder.module, kind, full)
-    return builder.call(function, args)
-
-
-@intrinsic
-def load_long(_context: Any, matrix: Any, row: Any, column: Any, count: Any, otherwise: Any) -> Any:
-    """The first ``count`` entries of a row from a column on, and a number in the other lanes."""
-    kind = Lanes(matrix.dtype, LONG)
-
-    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], *args[:4])
-        others = _spread(builder, args[4], kind)
-        return _masked(builder, "load", vector, vector, [pointer, align, flags, others])
-
-    return kind(matrix, types.intp, types.intp, types.intp, matrix.dtype), generate
-
-
-@intrinsic
-def store_long(_context: Any, matrix: Any, row: Any, column: Any, count: Any, lanes: Any) -> Any:
-    """Write the first ``count`` lanes to a row from a column on."""
-
-    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], *args[:4])
-        _masked(builder, "store", vector, ir.VoidType(), [args[4], pointer, align, flags])
-        return ctx.get_dummy_value()
-
-    return types.void(matrix, types.intp, types.intp, types.intp, lanes), generate
 
 
 @intrinsic
@@ -301,14 +214,14 @@ def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any) -> An
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
         source, row, column, target = args
-        vector = _vector(sig.args[0].dtype, count)
+        vector = vector_of(sig.args[0].dtype, count)
         align = sig.args[0].dtype.bitwidth // 8
         integer = ir.IntType(32)
         lines = []
         for i in range(count):
             at = builder.add(row, ir.Constant(row.type, i))
-            pointer = _pointer(ctx, builder, sig.args[0], source, at, column)
-            lines.append(builder.load(_as_vector(builder, pointer, vector), align=align))
+            pointer = pointer_to(ctx, builder, sig.args[0], source, at, column)
+            lines.append(builder.load(as_vector(builder, pointer, vector), align=align))
         block = 1
         while block < count:
             first = [c if c & block == 0 else count + c - block for c in range(count)]
@@ -322,8 +235,8 @@ def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any) -> An
         for i in range(count):
             at = builder.add(column, ir.Constant(column.type, i))
             zero = ir.Constant(column.type, 0)
-            pointer = _pointer(ctx, builder, sig.args[3], target, at, zero)
-            builder.store(lines[i], _as_vector(builder, pointer, vector), align=align)
+            pointer = pointer_to(ctx, builder, sig.args[3], target, at, zero)
+            builder.store(lines[i], as_vector(builder, pointer, vector), align=align)
         return ctx.get_dummy_value()
 
     return types.void(x, types.intp, types.intp, out), generate

@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_lanes import load_long, long_count, long_of, store_long, sum_of
+from taut._base.compiled_long_lanes import (
+    load_long,
+    long_count,
+    long_of,
+    store_long,
+    sum_of,
+)
 from taut._base.compiled_operations import (
     fma,
     plus,
