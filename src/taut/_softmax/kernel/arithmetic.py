@@ -136,7 +136,7 @@ def quick_exponential(d: Any, shifter: Any) -> Any:
 def exponential_parts(d: Any, shifter: Any) -> Any:
     """The same as exp(d) = (1 + t)·2^k: k, t and the product, where |t| < 0.42.
 
-    Loops that need the product alone are not vectorised by LLVM if they get it from here.
+    Beside ``quick_exponential`` rather than under it: loops with powers need the product alone.
     """
     log2e, ln2, one = _logs(d)
     k = fma(d, log2e, shifter)
