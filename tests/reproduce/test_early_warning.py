@@ -16,8 +16,10 @@ from taut.reproduce.early_warning.comparison import (
     WatchedRun,
     chosen_alarm,
     fixed_limits,
+    grown_gradient,
     lead,
     mean_share,
+    monitor_alarm,
 )
 from taut.reproduce.early_warning.faults import FAULTS, HEALTHY, Disturbance
 from taut.reproduce.early_warning.rules import (
@@ -145,6 +147,24 @@ def test_the_fixed_limits(score, entropy, found):
     assert fixed_limits(WatchedRun(0, "rate", [first] * 3, [first, now], 5, None, [])) == found
 
 
+@pytest.mark.parametrize(
+    ("norms", "found"),
+    [
+        ([1.0] * 6, None),
+        ([1.0, 1.0, 2.0, 2.0, 2.0, 2.0], 3),
+        ([9.0, 1.0, 1.0, 1.0, 1.0, 1.0], None),
+    ],
+)
+def test_alarms_of_the_monitor(norms, found):
+    calm = {"head_score": [[9.0]], "head_entropy": [[2.0]], "gradient_norm": 1.0}
+    grown = [{**calm, "gradient_norm": norm} for norm in norms]
+    run = WatchedRun(0, "rate", [calm] * 25, grown, 5, None, [])
+    assert grown_gradient(run) == monitor_alarm(run) == found
+    sharp = run._replace(after=[grown[0], {**grown[1], "head_entropy": [[0.001]]}, *grown[2:]])
+    assert monitor_alarm(sharp) == 1
+    assert grown_gradient(sharp) == found
+
+
 @pytest.fixture
 def text(tmp_path):
     file = tmp_path / "text.txt"
@@ -156,7 +176,7 @@ def test_the_experiment_resumes_and_makes_its_page(text, tmp_path, monkeypatch):
     options = Options(quick=True, data=(str(text),), folder=tmp_path)
     result = run("early-warning", options)
     leads, rules, runs = result.tables
-    assert len(leads.rows) == len(SIGNALS) + 2
+    assert len(leads.rows) == len(SIGNALS) + len(early_warning.ALONE) + 1
     assert len(rules.rows) == len(SIGNALS)
     assert len(runs.rows) == len(HEALTHY | FAULTS)
     assert result.plots[0].names == [row[0] for row in reversed(rules.rows)]

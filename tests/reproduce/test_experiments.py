@@ -276,7 +276,7 @@ def test_without_models_and_data(tmp_path, monkeypatch, capsys):
         run("figure-9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     options = QUICK._replace(folder=tmp_path)
-    with pytest.raises(ValueError, match="no model"):
+    with pytest.raises(ValueError, match=r"there is no folder .*none"):
         run("figure-3", options._replace(models=(str(tmp_path / "none"),), data=("text",)))
     with pytest.raises(ValueError, match="figure-1=a instead of a"):
         reproduce("all", options._replace(models=("a",)), "taut reproduce all")

@@ -40,17 +40,7 @@ def remarks(
         f"alarm, it left {first.share:.0%} of the time between fault and divergence, in the mean "
         f"over the faults. {said}\n"
     )
-    attention, gradient, both = alone
-    healthy = len(healthy_runs(runs))
-    yield (
-        "The monitor has no healthy run to compare with. Its limits of attention left "
-        f"{attention.share:.0%} of the time ({_false(attention)}, of {healthy} healthy runs). So "
-        "it warns by the gradient norm too: when the median of three readings, five steps apart, "
-        "is more than 1.5 times that of the twenty before. That left "
-        f"{gradient.share:.0%} ({_false(gradient)}), both together {both.share:.0%} "
-        f"({_false(both)}). The 1.5 was set on the seeds that choose and the first one that "
-        "judges; the largest value in their 15 healthy runs was 1.4.\n"
-    )
+    yield _without_healthy_runs(alone, len(healthy_runs(runs)))
     yield (
         f"Thresholds were set so that {ALLOWED} healthy run alarms; on the seeds that are judged, "
         f"{min(e.false_alarms for e in judged)} to {max(e.false_alarms for e in judged)} of "
@@ -93,6 +83,20 @@ def remarks(
         "would have come too late for most of these runs, while the gradient norm is read every "
         "fifth step; together they cost less than half a per cent of a training "
         "(`benchmarks/RESULTS.md`).\n"
+    )
+
+
+def _without_healthy_runs(alone: Sequence[JudgedSignal], healthy: int) -> str:
+    """What the alarms of the monitor are worth."""
+    attention, gradient, both = alone
+    return (
+        "The monitor has no healthy run to compare with. Its limits of attention left "
+        f"{attention.share:.0%} of the time ({_false(attention)}, of {healthy} healthy runs). So "
+        "it warns by the gradient norm too: when the median of three readings, five steps apart, "
+        "is more than 1.5 times that of the twenty before. That left "
+        f"{gradient.share:.0%} ({_false(gradient)}), both together {both.share:.0%} "
+        f"({_false(both)}). The 1.5 was set on the seeds that choose and the first one that "
+        "judges; the largest value in their 15 healthy runs was 1.4.\n"
     )
 
 
