@@ -88,3 +88,18 @@ def test_nan_is_refused_with_a_gradient(torch):
     x = torch.tensor([[0.0, math.nan, 1.0]], requires_grad=True)
     with pytest.raises(ValueError, match="x contains NaN"):
         taut.local_lipschitz(x)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("n", [2, 3, 64, 129])
+def test_derivatives_beyond_float32_are_infinite_and_no_others(torch, n, p):
+    scale = 1e20  # derivatives grow with its square
+    rows = np.random.default_rng(0).standard_normal((50, n)) * 8
+    x = torch.tensor(rows / scale, dtype=torch.float32).requires_grad_()
+    (found,) = torch.autograd.grad(taut.local_lipschitz(x, p, scale=scale).value.sum(), x)
+    y = x.detach().double().requires_grad_()
+    (true,) = torch.autograd.grad(taut.local_lipschitz(y, p, scale=scale).value.sum(), y)
+    assert not found.isnan().any()
+    assert found.isinf().any()
+    assert ((found.double() / true - 1).abs() < 1e-3)[true.abs() < 1e38].all()
+    assert (found.isinf() & (found.sign() == true.sign()))[true.abs() > 1e39].all()

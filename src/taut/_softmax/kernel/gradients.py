@@ -192,6 +192,7 @@ def combine(x: Any, rows: int, scale: float, state: Any) -> float:
     """
     wide_vectors()
     eps, _, _, _ = limits(x.dtype.type(0))
+    end = np.float64(np.finfo(x.dtype).max)
     _, _, _, misfits, cancelled = LIMITS32 if eps > 1e-10 else LIMITS64
     missing = 0.0
     for b in range(rows):
@@ -211,6 +212,7 @@ def combine(x: Any, rows: int, scale: float, state: Any) -> float:
         size = abs(of_one) * (1.0 + tail * e2) + abs(of_two) + abs(pull)
         kept = max(abs(at_top), abs(level + pull))
         lost = (not abs(misfit) <= misfits * eps * gap) | (kept < cancelled * size)
+        lost |= not max(abs(level), abs(pull), abs(at_top)) <= end  # an infinite one times 0 is NaN
         out_of_reach = select((state[LEFT, b] > 0.0) | lost, 1.0, 0.0)
         state[LEFT, b] = out_of_reach
         missing = plus(missing, out_of_reach)
