@@ -130,6 +130,18 @@ def record():
     return made_up()
 
 
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [("/home/me/models/mine/", "mine"), ("./mine", "mine"), ("owner/name", "owner/name")],
+)
+def test_title_of_a_folder_is_its_name(name, title):
+    record = made_up()
+    record.model["name"] = name
+    page = html(record)
+    assert f"<title>{title}: sensitivity of attention</title>" in page
+    assert name in page  # among the facts
+
+
 def test_the_heat_maps_and_their_tables_are_the_record(record):
     page = Page(html(record))
     for caption, key in (

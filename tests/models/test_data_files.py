@@ -151,6 +151,14 @@ def test_images_that_are_none(content, tmp_path):
         read()
 
 
+def test_a_drawing_is_not_taken_for_text(tmp_path):
+    file = tmp_path / "a.svg"
+    file.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    with pytest.raises(ValueError, match=r"a\.svg is neither text nor an image that can be read"):
+        read_samples([str(file)], 8)
+    assert read_samples(["a drawing.svg"], 8).items == ["a drawing.svg"]  # no such file: text
+
+
 def test_images_of_odd_kinds(tmp_path):
     """16 bits are not cut off at 255, an animation says so, and CMYK and one pixel are fine."""
     pictures = pytest.importorskip("PIL.Image")

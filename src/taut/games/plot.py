@@ -29,6 +29,14 @@ def check_plot(path: str | os.PathLike[str]) -> None:
         raise ValueError(f"the plot {place} must end in {', '.join(ENDINGS)}")
     if not place.resolve().parent.is_dir():
         raise ValueError(f"there is no folder {place.resolve().parent} for the plot")
+    _altair()
+
+
+def _altair() -> Any:
+    with needing("plots need altair and vl-convert", "plot"):
+        import altair
+        import vl_convert  # noqa: F401  (altair saves with it)
+    return altair
 
 
 def plot_gap(
@@ -45,9 +53,7 @@ def plot_gap(
     beside those of others, for comparison, the better bound of these two.
     """
     check_plot(path)
-    with needing("plots need altair and vl-convert", "plot"):
-        import altair
-        import vl_convert  # noqa: F401  (altair saves with it)
+    altair = _altair()
     # A gap of exactly 0 has no logarithm; it is drawn at the bottom.
     bottom = min([g for g in gaps if g > 0] + [target]) / 10
     length = max(len(gaps), 2)

@@ -12,9 +12,10 @@ from taut.models._data_files.expand import expanded
 from taut.models._data_files.hub_tables import read_table
 from taut.models._data_files.images import IMAGES
 from taut.models._data_files.tensors import TENSORS, read_tensor
-from taut.models._data_files.texts import ROWS, ending, read_texts
+from taut.models._data_files.texts import ROWS, ending, is_there, read_texts
 
 SOUNDS = (".wav",)
+NOT_READ = (".svg", ".gif", ".tif", ".tiff", ".heic", ".avif", ".pdf")  # not text either
 
 
 class Samples(NamedTuple):
@@ -81,6 +82,11 @@ def read_samples(
         return Samples("tensors", rows[:limit], source)
     if endings and endings <= set(SOUNDS):
         return Samples("sound", given[:limit], source)
+    for item in given:
+        if Path(item[:500]).suffix.lower() in NOT_READ and is_there(item, Path.is_file):
+            raise ValueError(
+                f"{item} is neither text nor an image that can be read: give a .png file"
+            )
     found = read_texts(given, limit, column)
     return Samples("text", found.items, source, found.column, found.notes)
 

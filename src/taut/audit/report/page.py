@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from taut._base.files import write_whole
@@ -76,6 +76,12 @@ def fragment(record: Record) -> str:
     return f"{html_lines(title)}{picture}{table}"
 
 
+def _called(record: Record) -> str:
+    """The model's name; of a folder its last part, as the whole path stands among the facts."""
+    name = str(record.model.get("name") or "model")
+    return PurePath(name).name if name.startswith(("/", "./", "../", "~")) else name
+
+
 def html(record: Record) -> str:
     """The report of a record as text."""
     names = [layer_name(layer.name) for layer in record.layers]
@@ -85,7 +91,7 @@ def html(record: Record) -> str:
     return rendered(
         "page.html.j2",
         record=record,
-        name=record.model.get("name") or "model",
+        name=_called(record),
         verdict=verdict(record),
         data=[*data_sentences(record.data), *coverage_sentences(record)],
         consequence=consequence_sentence(record),

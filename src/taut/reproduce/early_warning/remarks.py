@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from taut.control.monitor.gradient_alarm import GROWTH
 from taut.reproduce.early_warning.comparison import MARGIN, WatchedRun
 from taut.reproduce.early_warning.faults import FAULTS, HEALTHY
 from taut.reproduce.early_warning.judged import JudgedSignal, healthy_runs
@@ -93,9 +94,9 @@ def _without_healthy_runs(alone: Sequence[JudgedSignal], healthy: int) -> str:
         "The monitor has no healthy run to compare with. Its limits of attention left "
         f"{attention.share:.0%} of the time ({_false(attention)}, of {healthy} healthy runs). So "
         "it warns by the gradient norm too: when the median of three readings, five steps apart, "
-        "is more than 1.5 times that of the twenty before. That left "
+        f"is more than {GROWTH:g} times that of the twenty before. That left "
         f"{gradient.share:.0%} ({_false(gradient)}), both together {both.share:.0%} "
-        f"({_false(both)}). The 1.5 was set on the seeds that choose and the first one that "
+        f"({_false(both)}). The {GROWTH:g} was set on the seeds that choose and the first one that "
         "judges; the largest value in their 15 healthy runs was 1.4.\n"
     )
 
