@@ -132,6 +132,16 @@ def test_runs_that_broke_down_are_said(tmp_path):
     assert files[-1].read_bytes().startswith(b"\x89PNG")
 
 
+def test_characters_have_a_page_of_their_own_and_the_paper_s_other_table():
+    runs = [{**run, "recipe": {**run["recipe"], "tokens": "characters"}} for run in RUNS]
+    result = translation_result(runs)
+    assert result.name == "translation-some-de-en-characters"
+    assert result.title.startswith("Translation by characters after")
+    assert {claim.paper for claim in result.claims if "VAR-III" in claim.statement} == {
+        "27.59 → 28.02 on IWSLT'15"
+    }
+
+
 def test_survivors_show_no_gain():
     broken = {k: RUNS[5][k] for k in ("recipe", "corpus", "pairs", "languages", "parameters")}
     five = [facts("base", s, 20.0) for s in range(5)]
@@ -282,7 +292,7 @@ def test_dialogues(tmp_path):
                 cwd=tmp_path)  # fmt: skip
     assert "BLEU-1" in done.stdout
     record = json.loads((tmp_path / "taut-reproduce" / "dialogue-daily-dialog.json").read_text())
-    assert len(record["tables"][0]["rows"]) == 9
+    assert len(record["tables"][0]["rows"]) == 10  # nine measures, and how many replies differ
 
 
 KEPT = (

@@ -42,12 +42,15 @@ def translation_result(facts: Sequence[Facts], notes: Sequence[str] = ()) -> Res
     header = ["method", "seeds"]
     for name in tests:
         header += [f"BLEU, {name}", "difference from base"]
-    paper = printed_bleu(source, target, first["recipe"].get("tokens", "bpe"))
+    tokens = first["recipe"].get("tokens", "bpe")
+    characters = tokens == "characters"  # Table 3 of the paper
+    paper = printed_bleu(source, target, tokens)
     claims = _claims(found, {"BLEU": (numbers[tests[0]], paper)})
     signature = first["scores"][tests[0]]["signature"]
     return _page(
-        f"translation-{first['corpus']}-{source}-{target}",
-        f"Translation after Zhang et al. 2021, {source} → {target} ({first['corpus']})",
+        f"translation-{first['corpus']}-{source}-{target}" + "-characters" * characters,
+        f"Translation{' by characters' * characters} after Zhang et al. 2021, "
+        f"{source} → {target} ({first['corpus']})",
         found, claims,
         [ResultTable("BLEU", [*header, "validation loss"], rows)],
         {f"BLEU, {name}": number for name, number in numbers.items()},
