@@ -36,6 +36,17 @@ def compiled(
     return result
 
 
+def compiled_callback(function: Callable[..., Any], signature: Any) -> Any:
+    """The same as a function that code of other languages can call, with its ``address``."""
+    options: dict[str, Any] = {"error_model": "numpy"}
+    try:
+        return numba.cfunc(signature, cache=True, **options)(_named(function))
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "cannot cache" not in str(error):
+            raise
+        return numba.cfunc(signature, **options)(function)
+
+
 def _named(function: Any) -> Any:
     """The same function with the hash of its sources in its name, by which numba keeps it."""
     code = function.__code__

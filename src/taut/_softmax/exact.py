@@ -15,6 +15,7 @@ from taut._base.array import (
     host_view,
     in_compiled_graph,
     is_jax,
+    known,
     lines_like,
     namespace,
     plain_with_gradient,
@@ -24,7 +25,7 @@ from taut._base.array_rounding import product
 from taut._base.checks import check_logits
 from taut._softmax.derivatives import attach
 from taut._softmax.kernel.error import error_bound
-from taut._softmax.secular import constants
+from taut._softmax.secular import constants, constants_underflow
 from taut._softmax.sides import Sides, exact_sides, rounded_up
 
 # The kernel works with scales that are normal numbers in float32, with room to spare.
@@ -52,6 +53,10 @@ def exact_constants(x: Array, scale: float) -> Exact:
             from taut._softmax.torch_function import constant_lines  # imports torch
 
             return _exact(constant_lines(x, scale), x, scale)
+        if is_jax(x) and differentiated(x):
+            found = _traced_by_jax(x, scale)
+            if found is not None:
+                return found
         host = host_view(x)
         found = None if host is None else _compiled(x, host, scale)
     if found is not None and not differentiated(x):
@@ -87,6 +92,22 @@ def _exact(lines: Sequence[Array], x: Array, scale: float) -> Exact:
         Sides(lines[3], lines[5], lines[4], "exact", ("local-2",), "proved", checked),
         *error_bound(eps_of(x) > 1e-10, scale),
     )
+
+
+def _traced_by_jax(x: Array, scale: float) -> Exact | None:
+    """None where compiled code cannot be handed to XLA."""
+    try:
+        from taut._softmax.jax_operators import constant_lines  # imports parts of JAX
+    except (ImportError, AttributeError):  # which other versions have in other places
+        return None
+    lines = constant_lines(x, scale)
+    if lines is None:
+        return None
+    xp = namespace(x)
+    if known(xp.any(xp.isnan(stop_gradient(lines[1] + lines[4])))):  # outside of jit
+        check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
+    exact = _exact(lines, x, scale)
+    return exact._replace(relative=lines[6], absolute=constants_underflow(x, scale))
 
 
 def _compiled(

@@ -79,7 +79,7 @@ def constants_kernel(
 
     It returns the number of rows that it could not solve.
     """
-    kernel = _compiled(dtype.char)
+    kernel = constants_compiled(dtype.char)
     relative, absolute = error_bound(dtype.itemsize == 4, scale)
 
     kept = _NOTHING if found is None else found
@@ -100,8 +100,8 @@ def row_gradients(
     x = np.require(x, requirements=["C", "A"])
     first, second = (np.ascontiguousarray(line, dtype=x.dtype) for line in (first, second))
     out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.bool_)
-    kernel = _compiled_gradients(x.dtype.char)
-    careful = _compiled_careful_gradients(x.dtype.char)
+    kernel = gradients_compiled(x.dtype.char)
+    careful = careful_gradients_compiled(x.dtype.char)
     count = max(1, min(threads, x.size // SHARE))
     step = max(1, -(-len(x) // count))
 
@@ -167,7 +167,7 @@ def _chunks(x: Matrix, parts: int) -> Iterator[tuple[int, Matrix]]:
 
 
 @lru_cache
-def _compiled(char: str) -> Callable[..., int]:
+def constants_compiled(char: str) -> Callable[..., int]:
     """The kernel for one precision, compiled or loaded from numba's cache on first use."""
     element = types.float32 if char == "f" else types.float64
     # Declared read-only, so that arrays that are (JAX's) need no second compilation.
@@ -187,7 +187,7 @@ def _compiled(char: str) -> Callable[..., int]:
 
 
 @lru_cache
-def _compiled_gradients(char: str) -> Callable[..., int]:
+def gradients_compiled(char: str) -> Callable[..., int]:
     """The same for the derivative."""
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
@@ -198,7 +198,7 @@ def _compiled_gradients(char: str) -> Callable[..., int]:
 
 
 @lru_cache
-def _compiled_careful_gradients(char: str) -> Callable[..., int]:
+def careful_gradients_compiled(char: str) -> Callable[..., int]:
     """The same for rows that need more care."""
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
