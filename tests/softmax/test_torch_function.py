@@ -52,6 +52,21 @@ def test_gradient_is_that_of_the_formula(torch, kind, n, scale):
     assert float(((grad - expected) / size).abs().max()) < (1e-6 if kind == "float32" else 1e-7)
 
 
+@pytest.mark.parametrize("n", [5, 200])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_ties_after_many_other_rows(torch, kind, n):
+    """Batches are worked in the same memory: a row must not find what another row left there."""
+    rows = np.random.default_rng(0).standard_normal((600, n))
+    rows[300:] = np.round(2 * rows[300:])
+    rows[300:, 0] = rows[300:, 1] = rows[300:].max(-1)
+    x = torch.tensor(rows, dtype=getattr(torch, kind)).requires_grad_()
+    ones = torch.ones(len(rows))
+    (grad,) = torch.autograd.grad(taut.local_lipschitz(x).value.sum(), x)
+    expected = by_formula(torch, x.detach(), 0 * ones, ones, 1.0)
+    size = expected.abs().amax(-1, keepdim=True) + 1e-30
+    assert float(((grad - expected) / size).abs().max()) < (1e-6 if kind == "float32" else 1e-7)
+
+
 @pytest.mark.parametrize("n", [2, 3, 64])
 def test_digits_next_to_ties_in_float32(torch, n):
     """Two or three logits that are nearly tied, where the terms of the gradient cancel."""

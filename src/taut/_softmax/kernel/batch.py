@@ -126,6 +126,7 @@ def first_guess(state: Any, rows: int, eps: float) -> None:
         state[X0, b] = max(x - f / slope, x)
         state[LIVE, b] = select(live & (not tied) & (room > 1.5 * eps), 1.0, 0.0)
         state[ROOT, b] = select(tied, 1.0, select(live, 1.0 - 0.25 * room, 0.0))
+        state[ABOVE, b] = 0.0  # of rows whose root is not searched, whatever was here before
 
 
 @njit(error_model="numpy")
