@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import binding, ir
-from numba.core import cgutils
 
 FAILED = -1
 
@@ -31,14 +30,14 @@ def call_of(symbol: str, kernel: Any, arguments: Any) -> Any:
 
     def make(context: Any, builder: Any, _signature: Any, given: Any) -> Any:
         values = [
-            context.cast(builder, value, has, wants)
-            for value, has, wants in zip(
-                cgutils.unpack_tuple(builder, given[0]), arguments, wanted, strict=True
-            )
+            context.cast(builder, builder.extract_value(given[0], i), arguments[i], wants)
+            for i, wants in enumerate(wanted)
         ]
         convention = context.call_conv
         kind = convention.get_function_type(returned, wanted)
-        function = cgutils.get_or_insert_function(builder.module, kind, symbol)
+        function = builder.module.globals.get(symbol)
+        if function is None:
+            function = ir.Function(builder.module, kind, symbol)
         status, result = convention.call_function(builder, function, returned, wanted, values)
         return builder.select(status.is_error, ir.Constant(result.type, FAILED), result)
 

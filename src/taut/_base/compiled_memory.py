@@ -1,4 +1,4 @@
-"""What compiled code needs to be called by a runtime other than Python: its memory and its modes."""
+"""What compiled code needs when another runtime than Python calls it: its memory and its modes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
+from numba import carray, njit  # type: ignore[attr-defined]
 
 from taut._base.compiled_memory import memory
 
@@ -52,10 +52,11 @@ def _answer(metadata: Any, api: Any) -> None:
     """Write the version and no traits into XLA_FFI_Metadata.
 
     Versions before this one had the same fields as far as they are used here, so theirs is given.
+    XLA tells its version, but for the first, which asks without.
     """
-    minor = MINOR
-    if api != 0 and half_word(api, 8) == MAJOR:
-        minor = min(minor, half_word(api, 9))
+    minor = 1
+    if api != 0:
+        minor = min(MINOR, half_word(api, 9)) if half_word(api, 8) == MAJOR else MINOR
     fields = carray(memory(metadata), (9,), np.int32)
     fields[6], fields[7], fields[8] = MAJOR, minor, 0
 

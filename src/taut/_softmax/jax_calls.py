@@ -1,0 +1,49 @@
+"""Compiled code handed to XLA, which calls it without the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.ffi
+import numpy as np
+
+from taut._base.compiled import digest
+
+
+@lru_cache
+def registered(char: str) -> bool:
+    """Whether XLA knows the compiled code of one precision; compiles it on first use."""
+    from taut._base.compiled_memory import MODES_ARE_KNOWN
+
+    if not MODES_ARE_KNOWN or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return False
+    from taut._softmax.kernel.xla_calls import handlers
+
+    capsule = ctypes.pythonapi.PyCapsule_New
+    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p] * 3
+    try:
+        for name, handler in zip(("constants", "gradients"), handlers(char), strict=True):
+            target = capsule(handler.address, None, None)
+            jax.ffi.register_ffi_target(_target(name, char), target, platform="cpu")
+    except (RuntimeError, ValueError):  # this XLA speaks another version
+        return False
+    return True
+
+
+@lru_cache
+def _target(name: str, char: str) -> str:
+    """The name by which XLA knows compiled code, different for other sources."""
+    from taut._softmax.kernel import xla_calls
+
+    return f"taut_{name}_{char}_{digest(Path(xla_calls.__file__))}"
+
+
+def custom_call(name: str, ctx: Any, *operands: Any, numbers: list[float]) -> Any:
+    """Lower a primitive to a call of compiled code, which is given some numbers besides."""
+    char = ctx.avals_out[0].dtype.char
+    lower = jax.ffi.ffi_lowering(_target(name, char))
+    return lower(ctx, *operands, numbers=np.array(numbers, np.float64))
