@@ -12,6 +12,7 @@ from benchmarks import (
     explore,
     games,
     imports,
+    jax_gradients,
     long_context,
     monitor,
     propagation_cost,
@@ -26,6 +27,7 @@ def main() -> None:
         ),
         "One call at one row of eight logits": constants.one_call,
         "Backward pass of the mean l2 constant, one thread": constants.gradients,
+        "Gradient of the mean l2 constant under jax.jit, one thread": jax_gradients.gradients,
         "Against other methods for the 2-norm (float64, logit scale 5, one thread)": (
             constants.against_other_methods
         ),
