@@ -27,9 +27,12 @@ NEED_TORCH = (
     "reproduce/early_warning",
 )  # fmt: skip
 COMMAND_LINE = ("cli", "_base/terminal_text.py")
-# Reached with a model of transformers, a hook of accelerate or a tensor only, or after models were
-# loaded.
+# Reached with a model of transformers, a hook of accelerate, a tensor or an array of JAX only, or
+# after models were loaded.
 REACHED_LATER = {
+    ("_softmax/jax_calls.py", "jax"),
+    ("_softmax/jax_operators.py", "jax"),
+    ("_softmax/jax_primitives.py", "jax"),
     ("_softmax/torch_function.py", "torch"),
     ("_softmax/torch_operator.py", "torch"),
     ("control", "transformers"),
