@@ -16,6 +16,7 @@ from numba import types
 from numba.extending import intrinsic, models, overload, register_model
 
 BYTES = 64  # of a vector
+PREFETCH_LEVEL = 2  # into the second-level cache and above
 
 
 class Lanes(types.Type):
@@ -149,6 +150,13 @@ def as_vector(builder: Any, pointer: Any, vector: Any) -> Any:
 
 
 @intrinsic
+def lane_count(_context: Any, like: Any) -> Any:
+    """How many numbers in the precision of ``like`` a vector has, known when compiled."""
+    count = Lanes(like).count
+    return types.intp(like), lambda ctx, _builder, _sig, _args: ctx.get_constant(types.intp, count)
+
+
+@intrinsic
 def lanes_of(_context: Any, value: Any) -> Any:
     """A number in all lanes."""
     kind = Lanes(value)
@@ -204,8 +212,25 @@ def store_lanes(_context: Any, matrix: Any, row: Any, column: Any, lanes: Any) -
 
 
 @intrinsic
-def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any) -> Any:
-    """Copy a square of ``x`` from (row, column) on to out[column:] as its transpose.
+def prefetch(_context: Any, matrix: Any, row: Any, column: Any) -> Any:
+    """Ask for the cache line of an entry of a matrix, which is soon to be read."""
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = pointer_to(ctx, builder, sig.args[0], *args)
+        integer = ir.IntType(32)
+        pointer = builder.bitcast(pointer, ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, integer, integer, integer])
+        name = "llvm.prefetch.p0"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        builder.call(function, [pointer, integer(0), integer(PREFETCH_LEVEL), integer(1)])
+        return ctx.get_dummy_value()
+
+    return types.void(matrix, types.intp, types.intp), generate
+
+
+@intrinsic
+def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any, line: Any) -> Any:
+    """Copy a square of ``x`` from (row, column) on to out[line + column:] as its transpose.
 
     Its sides are as long as a vector, and ``out`` has that many columns. Blocks of 1, 2, 4, …
     entries trade places.
@@ -213,7 +238,7 @@ def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any) -> An
     count = Lanes(x.dtype).count
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        source, row, column, target = args
+        source, row, column, target, line = args
         vector = vector_of(sig.args[0].dtype, count)
         align = sig.args[0].dtype.bitwidth // 8
         integer = ir.IntType(32)
@@ -233,10 +258,10 @@ def transpose_into(_context: Any, x: Any, row: Any, column: Any, out: Any) -> An
                     lines[i], lines[i + block] = (builder.shuffle_vector(*pair, m) for m in masks)
             block *= 2
         for i in range(count):
-            at = builder.add(column, ir.Constant(column.type, i))
+            at = builder.add(builder.add(line, column), ir.Constant(column.type, i))
             zero = ir.Constant(column.type, 0)
             pointer = pointer_to(ctx, builder, sig.args[3], target, at, zero)
             builder.store(lines[i], as_vector(builder, pointer, vector), align=align)
         return ctx.get_dummy_value()
 
-    return types.void(x, types.intp, types.intp, out), generate
+    return types.void(x, types.intp, types.intp, out, types.intp), generate

@@ -95,7 +95,7 @@ def dead_rows(x: Any, start: int, state: Any, rows: int) -> None:
                 state[TIES, b] = 1.0
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", fastmath={"contract"})
 def first_guess(state: Any, rows: int, eps: float) -> None:
     """One Newton step from a lower bound on a model of the equation.
 
@@ -129,7 +129,7 @@ def first_guess(state: Any, rows: int, eps: float) -> None:
         state[ABOVE, b] = 0.0  # of rows whose root is not searched, whatever was here before
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", fastmath={"contract"})
 def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> float:
     """X = X0 + gap·y from the expansion of the tail and the exact pole E2; rows still to do.
 
@@ -146,17 +146,19 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
         q, h = 1.0 - sigma * x0, sigma * gap
         f0 = e + a0
         newton = max((q * f0 - gap) / (h * f0 + q * (e + a1)), -0.75)
-        y, step, slope = newton, 0.0, 1.0
-        for _ in range(2):
+        y, slope, step, before = newton, 1.0, 0.0, 0.0
+        for i in range(2):
             p = a0 - y * (a1 - y * (a2 - y * a3))
-            slope_p = -(a1 - y * (2.0 * a2 - y * 3.0 * a3))
             m = e + (1.0 + y) * p
             f = (q - h * y) * m - gap * (1.0 + y)
-            slope = (q - h * y) * (p + (1.0 + y) * slope_p) - h * m - gap
-            step = f / slope
+            if i == 0:  # the slope hardly changes, and a division is saved
+                slope_p = -(a1 - y * (2.0 * a2 - y * 3.0 * a3))
+                slope = (q - h * y) * (p + (1.0 + y) * slope_p) - h * m - gap
+                inverse = 1.0 / slope
+            before, step = step, f * inverse
             y -= step
         near = abs(y) < 0.5
-        left_out = abs(q * a3) * y * y * y * y + abs(slope) * step * step
+        left_out = abs(q * a3) * y * y * y * y + abs(slope * before * step)
         done = near & (gap * left_out <= tolerance * x0 * abs(slope))
         x = x0 + gap * select(near, y, newton)
         working = state[LIVE, b] > 0.0
@@ -171,7 +173,7 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
     return left
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", fastmath={"contract"})
 def write(
     state: Any, rows: int, at: int, scale: float, ceiling: float, error: Any, out: Any
 ) -> float:
