@@ -123,19 +123,6 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
     return None
 
 
-def plain_with_gradient(x: Array) -> bool:
-    """Whether ``x`` is a torch tensor of the CPU whose gradient autograd will ask for.
-
-    Not one that is being traced, nor one of torch.func or of a subclass.
-    """
-    if not is_torch(x):
-        return False
-    torch = sys.modules["torch"]
-    if torch.compiler.is_compiling() or not (x.requires_grad and torch.is_grad_enabled()):
-        return False
-    return host_view(x) is not None
-
-
 def in_compiled_graph(x: Array) -> bool:
     """Whether ``x`` is a torch tensor of the CPU in a function that torch.compile is reading.
 

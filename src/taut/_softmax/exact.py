@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +20,6 @@ from taut._base.array import (
     known,
     lines_like,
     namespace,
-    plain_with_gradient,
     stop_gradient,
 )
 from taut._base.array_rounding import product
@@ -45,29 +46,13 @@ def exact_constants(x: Array, scale: float) -> Exact:
     """λ‖M‖₁ and λ‖M‖₂ of every row of logits (last axis), scale ≥ 0; NaN and +inf are refused."""
     found = None
     if kernel_takes(scale):
-        if in_compiled_graph(x):
-            from taut._softmax.torch_operator import constant_lines as one_node
-
-            return _exact(one_node(x, scale)[0].unbind(), x, scale)
-        if plain_with_gradient(x):
-            from taut._softmax.torch_function import constant_lines  # imports torch
-
-            return _exact(constant_lines(x, scale), x, scale)
-        if is_jax(x) and differentiated(x):
-            found = _traced_by_jax(x, scale)
-            if found is not None:
-                return found
         host = host_view(x)
-        found = None if host is None else _compiled(x, host, scale)
-    if found is not None and not differentiated(x):
-        return found
-    if found is None:
-        xp = namespace(x)
-        check_logits(xp, xp.max(x, axis=-1), name="x")
-        one, two, relative, absolute = constants(x, scale)
-    else:
-        one, two = found.one.estimate, found.two.estimate
-        relative, absolute = found.relative, found.absolute
+        found = _traced(x, scale) if host is None else _compiled(x, host, scale)
+        if found is not None:
+            return found
+    xp = namespace(x)
+    check_logits(xp, xp.max(x, axis=-1), name="x")
+    one, two, relative, absolute = constants(x, scale)
     if differentiated(x):
         one, two = attach(one, two, x, scale)
     ceiling = product(scale, 0.5, up=True)
@@ -84,14 +69,25 @@ def kernel_takes(scale: float) -> bool:
     return _SMALLEST_SCALE <= scale <= _LARGEST_SCALE
 
 
-def _exact(lines: Sequence[Array], x: Array, scale: float) -> Exact:
-    """From lower, value and upper of the one constant, and of the other, checked already."""
-    checked = not in_compiled_graph(x)  # torch.compile cannot read the short way to a Bound
+def _exact(lines: Sequence[Array], x: Array, scale: float, *, checked: bool = True) -> Exact:
+    """From lower, value and upper of the one constant, and of the other."""
     return Exact(
         Sides(lines[0], lines[2], lines[1], "exact", ("local-1-inf",), "proved", checked),
         Sides(lines[3], lines[5], lines[4], "exact", ("local-2",), "proved", checked),
         *error_bound(eps_of(x) > 1e-10, scale),
     )
+
+
+def _traced(x: Array, scale: float) -> Exact | None:
+    """Where the values cannot be seen; None where compiled code has no place either."""
+    if in_compiled_graph(x):
+        from taut._softmax.torch_operator import constant_lines as one_node
+
+        # torch.compile cannot read the short way to a Bound that was checked
+        return _exact(one_node(x, scale)[0].unbind(), x, scale, checked=False)
+    if is_jax(x) and differentiated(x):
+        return _traced_by_jax(x, scale)
+    return None
 
 
 def _traced_by_jax(x: Array, scale: float) -> Exact | None:
@@ -110,18 +106,28 @@ def _traced_by_jax(x: Array, scale: float) -> Exact | None:
     return exact._replace(relative=lines[6], absolute=constants_underflow(x, scale))
 
 
+@functools.cache
+def _driver() -> ModuleType:
+    """Imports numba: not before it is needed."""
+    from taut._softmax.kernel import driver
+
+    return driver
+
+
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
 ) -> Exact | None:
-    # numba is imported when it is first needed
-    from taut._softmax.kernel.driver import row_constants
+    """Where they can; None for logits at the very end of the range."""
+    if differentiated(x):
+        from taut._softmax.torch_function import constant_lines  # imports torch
 
+        return _exact(constant_lines(x, scale), x, scale)
     ceiling = rounded_up(scale / 2, x)
-    out, ordered = row_constants(host, scale, ceiling, lambda: default_threads(x))
+    out, ordered = _driver().row_constants(host, scale, ceiling, lambda: default_threads(x))
     if not ordered:
         xp = namespace(x)
         check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
-        return None  # logits at the very end of the range
+        return None
     if is_jax(x):  # XLA would read a subnormal number as 0
         normal = np.finfo(host.dtype).smallest_normal
         small = (out > 0) & (out < normal)
