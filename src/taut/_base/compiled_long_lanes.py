@@ -20,8 +20,8 @@ _INTEGER = ir.IntType(32)
 
 @intrinsic
 def long_count(_context: Any, like: Any) -> Any:
-    """How many numbers in the precision of ``like`` a long vector has, known when compiled."""
-    count = Lanes(like, LONG).count
+    """How many lanes a vector like this one has, known when compiled."""
+    count = like.count
     return types.intp(like), lambda ctx, _builder, _sig, _args: ctx.get_constant(types.intp, count)
 
 
@@ -32,9 +32,10 @@ def long_of(_context: Any, value: Any) -> Any:
     return kind(value), lambda _ctx, builder, _sig, args: spread(builder, args[0], kind)
 
 
-def _some(ctx: Any, builder: Any, kind: Any, array: Any, row: Any, column: Any, count: Any) -> Any:
-    """Pointer, alignment and flags of the first lanes of a vector in memory."""
-    vector = vector_of(kind.dtype, Lanes(kind.dtype, LONG).count)
+def _some(ctx: Any, builder: Any, kind: Any, size: int, args: list[Any]) -> Any:
+    """Pointer, alignment and flags of the first lanes of a vector of that size in memory."""
+    array, row, column, count = args
+    vector = vector_of(kind.dtype, size)
     pointer = pointer_to(ctx, builder, kind, array, row, column)
     places = ir.VectorType(_INTEGER, vector.count)
     one = builder.insert_element(
@@ -60,15 +61,13 @@ def _masked(builder: Any, name: str, vector: Any, result: Any, args: list[Any]) 
 
 @intrinsic
 def load_long(_context: Any, matrix: Any, row: Any, column: Any, count: Any, otherwise: Any) -> Any:
-    """The first ``count`` entries of a row from a column on, and a number in the other lanes."""
-    kind = Lanes(matrix.dtype, LONG)
+    """The first ``count`` entries of a row from a column on, and ``otherwise`` in other lanes."""
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], *args[:4])
-        others = spread(builder, args[4], kind)
-        return _masked(builder, "load", vector, vector, [pointer, align, flags, others])
+        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], otherwise.count, args[:4])
+        return _masked(builder, "load", vector, vector, [pointer, align, flags, args[4]])
 
-    return kind(matrix, types.intp, types.intp, types.intp, matrix.dtype), generate
+    return otherwise(matrix, types.intp, types.intp, types.intp, otherwise), generate
 
 
 @intrinsic
@@ -76,7 +75,7 @@ def store_long(_context: Any, matrix: Any, row: Any, column: Any, count: Any, la
     """Write the first ``count`` lanes to a row from a column on."""
 
     def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
-        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], *args[:4])
+        vector, pointer, align, flags = _some(ctx, builder, sig.args[0], lanes.count, args[:4])
         _masked(builder, "store", vector, ir.VoidType(), [args[4], pointer, align, flags])
         return ctx.get_dummy_value()
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +23,7 @@ from taut._base.array import (
 from taut._base.array_rounding import product
 from taut._base.checks import check_logits
 from taut._softmax.derivatives import attach
+from taut._softmax.kernel import imported_driver
 from taut._softmax.kernel.error import error_bound
 from taut._softmax.secular import constants, constants_underflow
 from taut._softmax.sides import Sides, exact_sides, rounded_up
@@ -106,14 +105,6 @@ def _traced_by_jax(x: Array, scale: float) -> Exact | None:
     return exact._replace(relative=lines[6], absolute=constants_underflow(x, scale))
 
 
-@functools.cache
-def _driver() -> ModuleType:
-    """Imports numba: not before it is needed."""
-    from taut._softmax.kernel import driver
-
-    return driver
-
-
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
 ) -> Exact | None:
@@ -123,7 +114,7 @@ def _compiled(
 
         return _exact(constant_lines(x, scale), x, scale)
     ceiling = rounded_up(scale / 2, x)
-    out, ordered = _driver().row_constants(host, scale, ceiling, lambda: default_threads(x))
+    out, ordered = imported_driver().row_constants(host, scale, ceiling, lambda: default_threads(x))
     if not ordered:
         xp = namespace(x)
         check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")

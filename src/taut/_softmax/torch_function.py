@@ -15,6 +15,7 @@ import torch
 from taut._base.bound_sides import check_sides
 from taut._base.checks import check_logits
 from taut._softmax.derivatives import attach
+from taut._softmax.kernel import imported_driver
 from taut._softmax.kernel.found import FOUND
 from taut._softmax.secular import constants
 from taut._softmax.sides import exact_sides, rounded_up
@@ -28,11 +29,9 @@ def constant_lines(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, ...]:
 
 def compiled_constants(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
     """The same as six lines without a derivative, and what the derivative needs of every row."""
-    from taut._softmax.kernel.driver import row_constants
-
     x = x.detach()
     found = np.empty((FOUND, math.prod(x.shape[:-1])))
-    out, ordered = row_constants(
+    out, ordered = imported_driver().row_constants(
         x.numpy(), scale, rounded_up(scale / 2, x), torch.get_num_threads, found
     )
     if ordered:
@@ -52,13 +51,12 @@ def compiled_gradient(
     x: torch.Tensor, found: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
 ) -> torch.Tensor:
     """Gradient with respect to the logits, from those with respect to the two constants."""
-    from taut._softmax.kernel.driver import row_gradients
-
-    rows = x.detach().reshape(-1, x.shape[-1]).numpy()
-    first, second = one.detach().reshape(-1).numpy(), two.detach().reshape(-1).numpy()
-    grad, done = row_gradients(rows, found.numpy(), first, second, scale, torch.get_num_threads())
+    grad, done = imported_driver().row_gradients(
+        x.detach().numpy(), found.numpy(), one.detach().numpy(), two.detach().numpy(), scale,
+        torch.get_num_threads(),
+    )  # fmt: skip
     if done:
-        return torch.from_numpy(grad).reshape(x.shape)
+        return torch.from_numpy(grad)
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         return through_formula(leaf, one, two, scale).detach().contiguous()

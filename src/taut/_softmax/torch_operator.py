@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from taut._softmax.kernel import imported_driver
 from taut._softmax.kernel.found import FOUND
 from taut._softmax.torch_function import compiled_constants, compiled_gradient, through_formula
 
@@ -74,10 +75,8 @@ def lower_sides(
 
     ``two`` is λ‖M‖₂ of the rows.
     """
-    from taut._softmax.kernel.driver import row_lower_sides
-
     # All steps are taken, as the derivative of the bound rests on the direction.
-    found, directions = row_lower_sides(
+    found, directions = imported_driver().row_lower_sides(
         x.detach().numpy(), two.detach().numpy() / scale, q, scale, True, torch.get_num_threads()
     )
     return torch.from_numpy(found), torch.from_numpy(directions)

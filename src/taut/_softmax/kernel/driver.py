@@ -93,12 +93,12 @@ def constants_kernel(
 def row_gradients(
     x: Matrix, found: Matrix, first: Matrix, second: Matrix, scale: float, threads: int
 ) -> tuple[Matrix, bool]:
-    """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ with respect to the rows of logits ``x``.
+    """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ with respect to logits ``x``, in their shape.
 
     ``found`` is from ``row_constants``. Also returned is whether all rows could be done.
     """
-    x = np.require(x, requirements=["C", "A"])
-    first, second = (np.ascontiguousarray(line, dtype=x.dtype) for line in (first, second))
+    shape, x = x.shape, np.require(x, requirements=["C", "A"]).reshape(-1, x.shape[-1])
+    first, second = (np.ascontiguousarray(g, dtype=x.dtype).reshape(-1) for g in (first, second))
     out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.bool_)
     kernel = gradients_compiled(x.dtype.char)
     careful = careful_gradients_compiled(x.dtype.char)
@@ -114,7 +114,7 @@ def row_gradients(
     wrong: list[int] = []
     if x.size:
         in_threads(work, list(range(0, len(x), step)))
-    return out, not any(wrong)
+    return out.reshape(shape), not any(wrong)
 
 
 def row_lower_sides(

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from taut._base.compiled_lanes import lanes_of
 from taut._base.compiled_long_lanes import (
     load_long,
     long_count,
@@ -46,6 +47,7 @@ from taut._softmax.kernel.found import (
     FOUND_TOP,
 )
 
+SHORT = 32  # entries of rows that would leave most of a long vector empty
 BATCH = 2048  # entries per batch
 ROWS = 64  # most rows per batch
 
@@ -82,8 +84,19 @@ def fill_gradients(
 
     The rows that were left out are marked in ``left``; also returned is how many they are.
     """
+    zero = x.dtype.type(0)
+    if x.shape[1] <= SHORT:
+        return int(fill_in(lanes_of(zero), x, found, first, second, scale, out, left))
+    return int(fill_in(long_of(zero), x, found, first, second, scale, out, left))
+
+
+@njit
+def fill_in(
+    zeros: Any, x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any
+) -> float:
+    """The same in vectors of the length of ``zeros``."""
     rows, n = x.shape
-    lanes = long_count(x.dtype.type(0))
+    lanes = long_count(zeros)
     width = (n + lanes - 1) // lanes * lanes
     batch = max(1, min(ROWS, BATCH // width))
     weights, moved = np.empty((batch, width), x.dtype), np.empty((batch, width), x.dtype)
@@ -94,13 +107,13 @@ def fill_gradients(
         gather(found, first, second, start, m, state)
         prepare(x, m, scale, state)
         for b in range(m):
-            row_sums(x, start + b, state, b, scale, weights, moved)
+            row_sums(zeros, x, start + b, state, b, scale, weights, moved)
         missing += combine(x, m, scale, state)
         for b in range(m):
             left[start + b] = state[LEFT, b] > 0.0
         for b in range(m):
-            row_result(x, start + b, state, b, weights, moved, out)
-    return int(missing)
+            row_result(zeros, x, start + b, state, b, weights, moved, out)
+    return missing
 
 
 @njit
@@ -115,7 +128,7 @@ def gather(found: Any, first: Any, second: Any, start: int, rows: int, state: An
         state[TWO, b] = second[start + b]
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", fastmath={"contract"})
 def prepare(x: Any, rows: int, scale: float, state: Any) -> None:
     """What the pass over the rows needs; marks the rows that it cannot do."""
     wide_vectors()
@@ -142,15 +155,16 @@ def prepare(x: Any, rows: int, scale: float, state: Any) -> None:
 
 
 @njit(error_model="numpy", forceinline=True)
-def row_sums(x: Any, row: int, state: Any, b: int, scale: float, weights: Any, moved: Any) -> None:
+def row_sums(
+    zeros: Any, x: Any, row: int, state: Any, b: int, scale: float, weights: Any, moved: Any
+) -> None:
     """The e and eg² of a row, with the sums of eg and eg²."""
     kind = x.dtype.type
-    zero = kind(0)
-    n, lanes = x.shape[1], long_count(zero)
-    shifter, nothing = kind(limits(zero)[1]), kind(-np.inf)
+    n, lanes = x.shape[1], long_count(zeros)
+    shifter, nothing = kind(limits(kind(0))[1]), zeros + kind(-np.inf)
     floor, second = kind(state[FLOOR, b]), kind(state[SECOND, b])
     gap, root = kind(state[GAP, b]), kind(1.0 + state[GAP, b])
-    total = squares = long_of(zero)
+    total = squares = zeros
     whole = n - n % lanes
     for i in range(0, whole, lanes):
         value = load_long(x, row, i, lanes, nothing)
@@ -184,7 +198,7 @@ def pole_weights(
     return e, eg, eg * g
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", fastmath={"contract"})
 def combine(x: Any, rows: int, scale: float, state: Any) -> float:
     """The derivative is LEVEL·e + PULL·eg² below the top, and minus the sum of that at the top.
 
@@ -221,21 +235,22 @@ def combine(x: Any, rows: int, scale: float, state: Any) -> float:
 
 
 @njit(error_model="numpy", forceinline=True)
-def row_result(x: Any, row: int, state: Any, b: int, weights: Any, moved: Any, out: Any) -> None:
+def row_result(
+    zeros: Any, x: Any, row: int, state: Any, b: int, weights: Any, moved: Any, out: Any
+) -> None:
     """Write a row of the result."""
     kind = x.dtype.type
-    zero = kind(0)
-    n, lanes = x.shape[1], long_count(zero)
+    n, lanes = x.shape[1], long_count(zeros)
     level, pull = kind(state[LEVEL, b]), kind(state[PULL, b])
     second, at_top = kind(state[SECOND, b]), kind(state[AT_TOP, b])
     whole = n - n % lanes
     for i in range(0, whole, lanes):
-        e, both = load_long(weights, b, i, lanes, zero), load_long(moved, b, i, lanes, zero)
-        value = load_long(x, row, i, lanes, zero)
+        e, both = load_long(weights, b, i, lanes, zeros), load_long(moved, b, i, lanes, zeros)
+        value = load_long(x, row, i, lanes, zeros)
         found = where_below(second, value, at_top, fma(level, e, pull * both))
         store_long(out, row, i, lanes, found)
     for i in range(whole, n, lanes):
-        e, both = load_long(weights, b, i, lanes, zero), load_long(moved, b, i, lanes, zero)
-        value = load_long(x, row, i, n - i, zero)
+        e, both = load_long(weights, b, i, lanes, zeros), load_long(moved, b, i, lanes, zeros)
+        value = load_long(x, row, i, n - i, zeros)
         found = where_below(second, value, at_top, fma(level, e, pull * both))
         store_long(out, row, i, n - i, found)
