@@ -12,7 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from taut._base.compiled_lanes import Lanes, as_vector, pointer_to, spread, vector_of
+from taut._base.compiled_lane_memory import as_vector, pointer_to
+from taut._base.compiled_lanes import Lanes, spread, vector_of
 
 LONG = 256  # bytes of a long vector
 _INTEGER = ir.IntType(32)

@@ -108,7 +108,7 @@ def _traced_by_jax(x: Array, scale: float) -> Exact | None:
 def _compiled(
     x: Array, host: np.ndarray[tuple[int, ...], np.dtype[np.float64]], scale: float
 ) -> Exact | None:
-    """Where they can; None for logits at the very end of the range."""
+    """Where the values can be seen; None for logits at the very end of the range."""
     if differentiated(x):
         from taut._softmax.torch_function import constant_lines  # imports torch
 

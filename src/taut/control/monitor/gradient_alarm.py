@@ -24,7 +24,8 @@ class GradientAlarm:
 
     The gradient norm was the earliest of fourteen signals of a training that goes wrong. This alarm
     needs no healthy training to compare with: it compares the median of three readings with that
-    of the twenty before. :class:`Monitor` has one, and takes a reading every fifth step.
+    of the twenty before, and warns where it is more than ``growth`` times that. :class:`Monitor`
+    has one, and takes a reading every fifth step.
 
     Examples
     --------
@@ -34,6 +35,8 @@ class GradientAlarm:
     >>> [alarm.add(2.0) is not None for _ in range(2)]
     [False, True]
     """
+
+    growth = GROWTH
 
     def __init__(self) -> None:
         self._norms: deque[float] = deque(maxlen=RECENT + SMOOTH)
@@ -45,7 +48,7 @@ class GradientAlarm:
             return None
         norms = list(self._norms)
         before, now = median(norms[:RECENT]), median(norms[RECENT:])
-        if now <= GROWTH * before:
+        if now <= self.growth * before:
             return None
         grown = f"from {before:.3g} to {now:.3g}" if math.isfinite(now) else "beyond all numbers"
         return (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from taut.control.monitor.gradient_alarm import GROWTH
 from taut.reproduce.early_warning.comparison import MARGIN, WatchedRun
 from taut.reproduce.early_warning.faults import FAULTS, HEALTHY
 from taut.reproduce.early_warning.judged import JudgedSignal, healthy_runs
@@ -89,14 +88,17 @@ def remarks(
 
 def _without_healthy_runs(alone: Sequence[JudgedSignal], healthy: int) -> str:
     """What the alarms of the monitor are worth."""
+    from taut.control import GradientAlarm
+
+    growth = GradientAlarm.growth
     attention, gradient, both = alone
     return (
         "The monitor has no healthy run to compare with. Its limits of attention left "
         f"{attention.share:.0%} of the time ({_false(attention)}, of {healthy} healthy runs). So "
         "it warns by the gradient norm too: when the median of three readings, five steps apart, "
-        f"is more than {GROWTH:g} times that of the twenty before. That left "
+        f"is more than {growth:g} times that of the twenty before. That left "
         f"{gradient.share:.0%} ({_false(gradient)}), both together {both.share:.0%} "
-        f"({_false(both)}). The {GROWTH:g} was set on the seeds that choose and the first one that "
+        f"({_false(both)}). The {growth:g} was set on the seeds that choose and the first one that "
         "judges; the largest value in their 15 healthy runs was 1.4.\n"
     )
 
