@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import taut
+from tests.helpers.hard_rows import hard_rows
 
 INF = math.inf
 SIDES = ("lower", "value", "upper")
@@ -23,16 +24,7 @@ def wide(jax):
 
 
 def logits(n, dtype, count=60):
-    """Rows of all scales, with ties, near ties, masks, a one-hot row and one masked altogether."""
-    rng = np.random.default_rng(n)
-    x = rng.standard_normal((count, n)) * np.geomspace(0.01, 50, count)[:, None]
-    x[::5] = np.round(x[::5])
-    if n > 2:
-        x[1::5, 1] = -INF
-        x[3, 0], x[3, 1] = 60.0, 60.0 - 1e-4
-    x[6, 0] = 1e4
-    x[7] = -INF
-    return x.astype(dtype)
+    return hard_rows(n, count).astype(dtype)
 
 
 def all_sides(x, scale=1.0):

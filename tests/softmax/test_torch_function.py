@@ -8,21 +8,13 @@ import numpy as np
 import pytest
 
 import taut
+from tests.helpers.hard_rows import hard_rows
 
 INF = math.inf
 
 
 def logits(torch, n, dtype):
-    """Rows of all scales, with ties, near ties, masks, a one-hot row and one masked altogether."""
-    rng = np.random.default_rng(n)
-    x = rng.standard_normal((40, n)) * np.geomspace(0.01, 50, 40)[:, None]
-    x[::5] = np.round(x[::5])
-    if n > 2:
-        x[1::5, 1] = -INF
-        x[3, 0], x[3, 1] = 60.0, 60.0 - 1e-4
-    x[6, 0] = 1e4
-    x[7] = -INF
-    return torch.tensor(x, dtype=dtype)
+    return torch.tensor(hard_rows(n), dtype=dtype)
 
 
 def by_formula(torch, x, one, two, scale):
