@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 from taut._base.compiled_lane_memory import as_vector, pointer_to
 from taut._base.compiled_lanes import Lanes, spread, vector_of
 
-LONG = 256  # bytes of a long vector
+LONG = 128  # bytes of a long vector
 _INTEGER = ir.IntType(32)
 
 

@@ -110,6 +110,25 @@ def wide_vectors(_context: Any) -> Any:
 
 
 @intrinsic
+def assume_width(_context: Any, matrix: Any, width: Any) -> Any:
+    """Promise that the rows of a matrix have ``width`` entries, a constant.
+
+    LLVM then knows that its rows do not overlap, and vectorises loops over several of them without
+    asking at run time, which takes longer than short loops.
+    """
+
+    def generate(ctx: Any, builder: Any, sig: Any, args: Any) -> Any:
+        view = ctx.make_array(sig.args[0])(ctx, builder, args[0])
+        same = builder.icmp_signed("==", builder.extract_value(view.shape, 1), args[1])
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(1)])
+        function = builder.module.globals.get("llvm.assume")
+        builder.call(function or ir.Function(builder.module, kind, "llvm.assume"), [same])
+        return ctx.get_dummy_value()
+
+    return types.void(matrix, types.intp), generate
+
+
+@intrinsic
 def times_power(_context: Any, y: Any, k: Any) -> Any:
     """y·2^k, with k in the low bits of the float k + 1.5·2^(p−1); the result must be normal.
 

@@ -29,6 +29,7 @@ from taut._softmax.kernel.batch import (
     TIES,
     TOLERANCE,
     TOP,
+    WIDTH,
     X0,
     dead_rows,
     first_guess,
@@ -57,7 +58,7 @@ def constants_along_rows(
     buffer = np.empty((batch, blocks * size), x.dtype)
     by_block = buffer.reshape((batch, blocks, size))
     by_half = buffer.reshape((batch, blocks // merge, 2, merge * size // 2))
-    state = np.zeros((QUANTITIES, batch))
+    state = np.zeros((QUANTITIES, WIDTH))
     wrong = 0.0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_operations import plus, select, times_power, wide_vectors
+from taut._base.compiled_operations import assume_width, plus, select, times_power, wide_vectors
 from taut._softmax.kernel.arithmetic import LOG2E, exponential, limits
 from taut._softmax.kernel.found import FOUND_E2, FOUND_GAP, FOUND_SECOND, FOUND_TAIL, FOUND_TOP
 
@@ -20,6 +20,7 @@ LIFT = 20.0  # e₂ is scaled to about 2^20: products of small entries stay norm
 DEEPEST = -900.0  # exponents of e₂ below this underflow in float64 whatever the scale
 BATCH = 8192  # entries per batch
 ROWS = 128  # most rows per batch
+WIDTH = ROWS + 8  # length of the state's lines: powers of two compete for places in the cache
 TOLERANCE = 0.25  # of the root, in units of eps
 PASSES = 50  # never more than 3 seen; usually 1 for float32 and 2 for float64
 
@@ -37,7 +38,7 @@ QUANTITIES = 19
     E2,  # the second largest exponential
     TAIL,  # T
     SQUARES,  # ΣE²
-    X0,  # where the equation is expanded
+    X0,  # where the equation is expanded; later this line and the next ones hold results
     GAP,  # X0 − E2
     A0,  # coefficients of the expansion
     A1,
@@ -52,6 +53,7 @@ QUANTITIES = 19
 def scalings(state: Any, rows: int, scale: float, scale_high: Any, ln2_low: Any) -> float:
     """σ, E2 and the parameters of the exponential; how many rows do not underflow."""
     wide_vectors()
+    assume_width(state, WIDTH)
     to_input = type(scale_high)
     eps, magic, depth, _ = limits(scale_high)
     shift = 1.5 * 2.0**52
@@ -104,6 +106,7 @@ def first_guess(state: Any, rows: int, eps: float) -> None:
     or so of 1 need no better one than this: X lies in the upper half of (e₂, 1).
     """
     wide_vectors()
+    assume_width(state, WIDTH)
     for b in range(rows):
         e, sigma = state[E2, b], state[SIGMA_1, b] * state[SIGMA_2, b]
         tail, squares = state[TAIL, b], state[SQUARES, b]
@@ -137,6 +140,7 @@ def solve_expansion(state: Any, first: int, last: int, tolerance: float) -> floa
     matter, X0 moves (by Newton's step at least, which stays below the root) and the row stays live.
     """
     wide_vectors()
+    assume_width(state, WIDTH)
     left = 0.0
     for b in range(first, last):
         e, sigma = state[E2, b], state[SIGMA_1, b] * state[SIGMA_2, b]
@@ -186,25 +190,14 @@ def write(
     rounding may have gone, relative and absolute.
     """
     wide_vectors()
+    assume_width(state, WIDTH)
     relative, absolute = error
     wrong = 0.0
-    ties, tails, roots = state[TIES], state[TAIL], state[ROOT]
-    sigma_1, sigma_2, live = state[SIGMA_1], state[SIGMA_2], state[LIVE]
-    lower_1, value_1, upper_1 = (
-        out[0, at : at + rows],
-        out[1, at : at + rows],
-        out[2, at : at + rows],
-    )
-    lower_2, value_2, upper_2 = (
-        out[3, at : at + rows],
-        out[4, at : at + rows],
-        out[5, at : at + rows],
-    )
     for b in range(rows):
-        tail = (ties[b] - 1.0) + tails[b] * sigma_1[b] * sigma_2[b]
+        tail = (state[TIES, b] - 1.0) + state[TAIL, b] * state[SIGMA_1, b] * state[SIGMA_2, b]
         share = 1.0 / (1.0 + tail)
         one = scale * (2.0 * tail * share * share)
-        two = select(live[b] > 0.0, np.nan, scale * (roots[b] * share))
+        two = select(state[LIVE, b] > 0.0, np.nan, scale * (state[ROOT, b] * share))
         one, two = select(one > ceiling, ceiling, one), select(two > ceiling, ceiling, two)
         error_1, error_2 = one * relative + absolute, two * relative + absolute
         above_1, above_2 = one + error_1, two + error_2
@@ -215,19 +208,29 @@ def write(
         ordered_1 = (below_1 <= one) & (one <= above_1)
         ordered_2 = (below_2 <= two) & (two <= above_2)
         wrong = plus(wrong, select(ordered_1 & ordered_2, 0.0, 1.0))
-        lower_1[b] = below_1
-        value_1[b] = one
-        upper_1[b] = above_1
-        lower_2[b] = below_2
-        value_2[b] = two
-        upper_2[b] = above_2
+        state[X0, b], state[GAP, b], state[A0, b] = below_1, one, above_1
+        state[A1, b], state[A2, b], state[A3, b] = below_2, two, above_2
+    copy_lines(state, X0, rows, out, at)
     return wrong
+
+
+@njit(forceinline=True)
+def copy_lines(state: Any, line: int, rows: int, out: Any, at: int) -> None:
+    """Copy as many lines of the state as ``out`` has, from ``line`` on, to its columns.
+
+    By itself: a loop that computed and wrote them would first ask whether any two overlap.
+    """
+    for i in range(out.shape[0]):
+        columns = out[i, at : at + rows]
+        for b in range(rows):
+            columns[b] = state[line + i, b]
 
 
 @njit(error_model="numpy")
 def hand_over(state: Any, rows: int, at: int, found: Any) -> None:
     """Keep for the derivative what is known of the rows; nothing where ``found`` has no columns."""
     wide_vectors()
+    assume_width(state, WIDTH)
     if found.shape[1] == 0:
         return
     for b in range(rows):
@@ -237,8 +240,9 @@ def hand_over(state: Any, rows: int, at: int, found: Any) -> None:
         # Zeros where a row has no second entry: it needs care, and NaN would not equal itself.
         known = (abs(top) < np.inf) & (abs(second) < np.inf) & (abs(tail) < np.inf)
         known &= (abs(gap) < np.inf) & (abs(e2) < np.inf)
-        found[FOUND_TOP, at + b] = select(known, top, 0.0)
-        found[FOUND_SECOND, at + b] = select(known, second, 0.0)
-        found[FOUND_GAP, at + b] = select(known, gap, 0.0)
-        found[FOUND_TAIL, at + b] = select(known, tail, 0.0)
-        found[FOUND_E2, at + b] = select(known, e2, 0.0)
+        state[X0 + FOUND_TOP, b] = select(known, top, 0.0)
+        state[X0 + FOUND_SECOND, b] = select(known, second, 0.0)
+        state[X0 + FOUND_GAP, b] = select(known, gap, 0.0)
+        state[X0 + FOUND_TAIL, b] = select(known, tail, 0.0)
+        state[X0 + FOUND_E2, b] = select(known, e2, 0.0)
+    copy_lines(state, X0, rows, found, at)

@@ -29,15 +29,17 @@ from taut._softmax.kernel.batch import (
     TIES,
     TOLERANCE,
     TOP,
+    WIDTH,
     X0,
     first_guess,
     scalings,
 )
 from taut._softmax.kernel.passes import find_top
 
-# Logits this close to the largest (times λ) count as tied with it. The derivative is continuous
-# there but for about as much, and the distances of the root from its poles lose no more digits.
-TIED = 3e-8
+# Where λ(x₁ − x₂) is below this, the root is searched from its poles: the difference loses digits.
+NEAR = 2.0**-10
+NOTHING = 2.0**-1000  # a gap that cannot be divided by
+STEPS = 100  # of that search at most; about eight suffice
 
 
 def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, out: Any) -> int:
@@ -54,16 +56,15 @@ def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, 
     buffer = np.empty((batch, blocks * size))
     by_block = buffer.reshape((batch, blocks, size))
     by_half = buffer.reshape((batch, blocks // merge, 2, merge * size // 2))
-    state, moved = np.zeros((QUANTITIES, batch)), np.zeros(n)
+    state, moved = np.zeros((QUANTITIES, WIDTH)), np.zeros(n)
     eps, _, _, ln2_rest = limits(scale)
     wrong = 0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
         for b in range(m):
             top = np.float64(find_top(x, chosen[start + b]))
-            threshold = top - TIED / scale
             state[TOP, b] = top
-            state[TIES, b], state[SECOND, b] = strike(x, chosen[start + b], buffer, b, threshold)
+            state[TIES, b], state[SECOND, b] = strike(x, chosen[start + b], buffer, b, top)
         scalings(state, m, scale, scale, ln2_rest)
         sums(by_block, state, m, scale, ln2_rest)
         for b in range(m):
@@ -80,8 +81,8 @@ def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, 
 
 
 @njit(forceinline=True)
-def strike(x: Any, row: int, buffer: Any, b: int, threshold: float) -> Any:
-    """Copy a row without the entries from the threshold on, padded with -inf.
+def strike(x: Any, row: int, buffer: Any, b: int, top: float) -> Any:
+    """Copy a row without the entries equal to its largest, padded with -inf.
 
     Returns how many those were, and the largest of the others.
     """
@@ -89,7 +90,7 @@ def strike(x: Any, row: int, buffer: Any, b: int, threshold: float) -> Any:
     second, ties = -np.inf, 0.0
     for i in range(x.shape[1]):
         value = np.float64(x[row, i])
-        is_top = value >= threshold
+        is_top = value == top
         value = select(is_top, -np.inf, value)
         buffer[b, i] = value
         ties = plus(ties, select(is_top, 1.0, 0.0))
@@ -120,11 +121,11 @@ def write_gradient(
             out[row, i] = 0.0
         return
     sigma = state[SIGMA_1, b] * state[SIGMA_2, b]
-    ties, floor = state[TIES, b], state[FLOOR, b]
-    threshold = state[TOP, b] - TIED / scale
+    ties, floor, top = state[TIES, b], state[FLOOR, b], state[TOP, b]
     tail = (ties - 1.0) + state[TAIL, b] * sigma
     share = 1.0 / (1.0 + tail)
-    tied = ties > 1.0
+    apart = scale * (top - state[SECOND, b])
+    tied = (ties > 1.0) | (apart < NOTHING)
     # The scaled root and its distance from the second largest; the root of a tie does not move.
     x0 = state[X0, b]
     gap = x0 - state[E2, b]
@@ -133,14 +134,20 @@ def write_gradient(
         root = 1.0
         moved[:] = 0.0
     else:
+        if apart < NEAR:
+            sigma = 1.0
+            gap, at_top = near_root(x, row, state[SECOND, b], top, scale, buffer[b], moved)
+            x0 = root = np.exp(-apart) + gap
+        else:
+            at_top = gap / (1.0 - root)
+            for i in range(n):
+                moved[i] = x0 - buffer[b, i]
         squares = 0.0
         for i in range(n):
-            e = buffer[b, i]
-            g = gap / (x0 - e)
-            moved[i] = e * g * g
+            g = gap / moved[i]
+            moved[i] = buffer[b, i] * g * g
             squares = plus(squares, moved[i])
         # S and X in units of σ, as the weights may be next to underflow
-        at_top = gap / (1.0 - root)
         pull = x0 / (squares + at_top * at_top * sigma) * share
     # λe(level + pull g²), and minus the sum of it for the largest.
     one = first * 2.0 * scale * (1.0 - tail) * share * share * share
@@ -150,16 +157,56 @@ def write_gradient(
     for i in range(n):
         value = np.float64(x[row, i])
         derivative = sigma * (level * buffer[b, i] + pull * moved[i])
-        counts = (value >= floor) & (value < threshold)
+        counts = (value >= floor) & (value < top)
         derivative = select(counts, derivative, 0.0)
         total = plus(total, derivative)
         out[row, i] = derivative
     if tied:
         for i in range(n):
-            if x[row, i] >= threshold:
+            if x[row, i] == top:
                 out[row, i] = -total / ties
     else:
         for i in range(n):
-            if x[row, i] >= threshold:
+            if x[row, i] == top:
                 out[row, i] = -total
                 break
+
+
+@njit(error_model="numpy")
+def near_root(
+    x: Any, row: int, second: float, top: float, scale: float, weights: Any, distances: Any
+) -> Any:
+    """X − e₂ and (X − e₂)/(1 − X) of a row whose two largest entries are nearly tied.
+
+    Both distances are parts of the gap d = 1 − e₂: with u = (X − e₂)/d the secular equation is
+    e₂/u + dΣeᵢ/(X − eᵢ) = 1/(1 − u), the sum over all but the two largest, and its left-hand side
+    minus its right-hand side falls from ∞ to −∞. No difference of rounded weights is taken.
+    ``weights`` is filled with e, 0 at the top, and ``distances`` with X − e.
+    """
+    d, n = -np.expm1(scale * (second - top)), x.shape[1]
+    spare = -1
+    for i in range(n):
+        value = np.float64(x[row, i])
+        weights[i] = 0.0 if value == top else np.exp(scale * (value - top))
+        distances[i] = -(1.0 - d) * np.expm1(scale * (value - second))  # e₂ − e
+        if value == second:
+            spare = i  # not in the sum
+    low, high, u = 0.0, 1.0, 0.5
+    for _ in range(STEPS):
+        above, slope = 0.0, 0.0
+        for i in range(n):
+            unit = u + distances[i] / d
+            ratio = 0.0 if i == spare else weights[i] / unit
+            above += ratio
+            slope += ratio / unit
+        excess = (1.0 - d) / u + above - 1.0 / (1.0 - u)
+        slope += (1.0 - d) / (u * u) + 1.0 / ((1.0 - u) * (1.0 - u))
+        low, high = (u, high) if excess > 0.0 else (low, u)
+        before, u = u, u + excess / slope
+        if not low < u < high:
+            u = 0.5 * (low + high)
+        if abs(u - before) <= 2.0**-52 * min(u, 1.0 - u):
+            break
+    for i in range(n):
+        distances[i] += u * d
+    return u * d, u / (1.0 - u)

@@ -91,30 +91,45 @@ def constants_kernel(
 
 
 def row_gradients(
-    x: Matrix, found: Matrix, first: Matrix, second: Matrix, scale: float, threads: int
+    x: Matrix,
+    found: Matrix,
+    first: Matrix | None,
+    second: Matrix | None,
+    scale: float,
+    threads: Callable[[], int],
 ) -> tuple[Matrix, bool]:
     """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ with respect to logits ``x``, in their shape.
 
     ``found`` is from ``row_constants``. Also returned is whether all rows could be done.
     """
-    shape, x = x.shape, np.require(x, requirements=["C", "A"]).reshape(-1, x.shape[-1])
-    first, second = (np.ascontiguousarray(g, dtype=x.dtype).reshape(-1) for g in (first, second))
+    shape, x = x.shape, _packed(x).reshape(-1, x.shape[-1])
+    first, second = (
+        np.zeros(len(x), x.dtype) if given is None else _packed(given, x.dtype).reshape(-1)
+        for given in (first, second)
+    )
     out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.bool_)
     kernel = gradients_compiled(x.dtype.char)
-    careful = careful_gradients_compiled(x.dtype.char)
-    count = max(1, min(threads, x.size // SHARE))
-    step = max(1, -(-len(x) // count))
-
-    def work(start: int) -> None:
-        part = slice(start, start + step)
-        lines = np.ascontiguousarray(found[:, part])
-        if kernel(x[part], lines, first[part], second[part], scale, out[part], left[part]):
-            wrong.append(careful(x[part], left[part], first[part], second[part], scale, out[part]))
-
     wrong: list[int] = []
+
+    def work(part: slice) -> None:
+        given = x[part], left[part], first[part], second[part], scale, out[part]
+        lines = found if len(given[0]) == len(x) else np.ascontiguousarray(found[:, part])
+        if kernel(given[0], lines, given[2], given[3], scale, out[part], given[1]):
+            wrong.append(careful_gradients_compiled(x.dtype.char)(*given))
+
+    worth = x.size // SHARE
+    count = max(1, min(threads(), worth)) if worth > 1 else 1
+    step = max(1, -(-len(x) // count))
     if x.size:
-        in_threads(work, list(range(0, len(x), step)))
+        in_threads(work, [slice(start, start + step) for start in range(0, len(x), step)])
     return out.reshape(shape), not any(wrong)
+
+
+def _packed(x: Matrix, dtype: np.dtype[Any] | None = None) -> Matrix:
+    """The array itself if the kernel can read it as it is, else a copy."""
+    if x.flags.c_contiguous and x.flags.aligned and (dtype is None or x.dtype == dtype):
+        return x
+    return np.require(x, dtype, ["C", "A"])
 
 
 def row_lower_sides(

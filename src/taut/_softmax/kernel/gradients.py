@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_lanes import lanes_of
 from taut._base.compiled_long_lanes import (
     load_long,
     long_count,
@@ -26,55 +25,30 @@ from taut._base.compiled_long_lanes import (
     store_long,
     sum_of,
 )
-from taut._base.compiled_operations import (
-    fma,
-    plus,
-    select,
-    smallest,
-    where_below,
-    where_between,
-    where_equal,
-    wide_vectors,
-)
-from taut._softmax.kernel.arithmetic import exponential_parts, limits
-from taut._softmax.kernel.careful_gradients import TIED
-from taut._softmax.kernel.found import (
-    FOUND,
-    FOUND_E2,
-    FOUND_GAP,
-    FOUND_SECOND,
-    FOUND_TAIL,
-    FOUND_TOP,
-)
-
-SHORT = 32  # entries of rows that would leave most of a long vector empty
-BATCH = 2048  # entries per batch
-ROWS = 64  # most rows per batch
-
-# Scalars of the rows of a batch: after what the forward pass found (``found.py``)
-QUANTITIES = FOUND + 12
-(
-    ONE,  # derivatives with respect to λ‖M‖₁ and λ‖M‖₂
-    TWO,
+from taut._base.compiled_operations import fma, where_below
+from taut._softmax.kernel.arithmetic import limits
+from taut._softmax.kernel.gradient_batch import (
+    AT_TOP,
+    BATCH,
     FLOOR,
-    SECOND,
     GAP,
-    SUM,
-    SQUARES,
-    E2,
-    BELOW_TOP,
     LEVEL,
     PULL,
-    LEFT,
-) = range(FOUND, QUANTITIES)
-AT_TOP = SUM  # not needed at the same time
+    QUANTITIES,
+    ROWS,
+    SECOND,
+    SQUARES,
+    SUM,
+    WIDTH,
+    combine,
+    gather,
+    mark,
+    prepare,
+)
+from taut._softmax.kernel.gradients_side_by_side import gradients_side_by_side
+from taut._softmax.kernel.passes import pole_weights
 
-DEEPEST = -700.0  # rows whose second largest entry is below this are left out
-# For float32 and float64: entries so far below the second largest count as masked; rows are left
-# out whose root is next to a pole, or whose largest logits are next to a tie, or whose sums do not
-# fit the root, in units of eps (three are nearly tied), or of whose terms no such share is left.
-LIMITS32 = (80.0, 2.0**-12, 0.0, 24.0, 0.125)
-LIMITS64 = (700.0, 0.0, TIED, np.inf, 0.0)
+SHORT = 64  # entries of rows that are worked side by side
 
 
 def fill_gradients(
@@ -84,23 +58,23 @@ def fill_gradients(
 
     The rows that were left out are marked in ``left``; also returned is how many they are.
     """
-    zero = x.dtype.type(0)
     if x.shape[1] <= SHORT:
-        return int(fill_in(lanes_of(zero), x, found, first, second, scale, out, left))
-    return int(fill_in(long_of(zero), x, found, first, second, scale, out, left))
+        return int(gradients_side_by_side(x, found, first, second, scale, out, left))
+    return int(gradients_along_rows(x, found, first, second, scale, out, left))
 
 
 @njit
-def fill_in(
-    zeros: Any, x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any
+def gradients_along_rows(
+    x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any
 ) -> float:
-    """The same in vectors of the length of ``zeros``."""
+    """The same for long rows, each in vectors along itself."""
     rows, n = x.shape
+    zeros = long_of(x.dtype.type(0))
     lanes = long_count(zeros)
-    width = (n + lanes - 1) // lanes * lanes
+    width = -(-n // (2 * lanes)) * (2 * lanes)
     batch = max(1, min(ROWS, BATCH // width))
     weights, moved = np.empty((batch, width), x.dtype), np.empty((batch, width), x.dtype)
-    state = np.empty((QUANTITIES, batch))
+    state = np.empty((QUANTITIES, WIDTH))
     missing = 0.0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
@@ -108,50 +82,11 @@ def fill_in(
         prepare(x, m, scale, state)
         for b in range(m):
             row_sums(zeros, x, start + b, state, b, scale, weights, moved)
-        missing += combine(x, m, scale, state)
-        for b in range(m):
-            left[start + b] = state[LEFT, b] > 0.0
+        combine(x, m, scale, state)
+        missing += mark(state, m, start, left)
         for b in range(m):
             row_result(zeros, x, start + b, state, b, weights, moved, out)
     return missing
-
-
-@njit
-def gather(found: Any, first: Any, second: Any, start: int, rows: int, state: Any) -> None:
-    """All that is given of the rows, in one array: LLVM need not ask whether they overlap."""
-    for line in range(FOUND):
-        for b in range(rows):
-            state[line, b] = found[line, start + b]
-    for b in range(rows):
-        state[ONE, b] = first[start + b]
-    for b in range(rows):
-        state[TWO, b] = second[start + b]
-
-
-@njit(error_model="numpy", fastmath={"contract"})
-def prepare(x: Any, rows: int, scale: float, state: Any) -> None:
-    """What the pass over the rows needs; marks the rows that it cannot do."""
-    wide_vectors()
-    eps, _, _, _ = limits(x.dtype.type(0))
-    _, shifter, _, _ = limits(0.0)
-    depth, least, nearest, _, _ = LIMITS32 if eps > 1e-10 else LIMITS64
-    end = np.float64(np.finfo(x.dtype).max)
-    for b in range(rows):
-        top, second = state[FOUND_TOP, b], state[FOUND_SECOND, b]
-        gap, rounded = state[FOUND_GAP, b], state[FOUND_E2, b]
-        z = scale * (second - top)
-        fine = (z >= DEEPEST) & (z < -nearest) & (gap > least) & (abs(second) * scale * eps < 1.0)
-        gap, second = select(fine, gap, 1.0), select(fine, second, 0.0)
-        whole, t, e2 = exponential_parts(select(fine, z, -1.0), shifter)
-        above = select(whole == 0.0, -t, 1.0 - e2)  # 1 − e₂
-        # Next to a tie the rounding of e₂ moved the root: one of Newton's steps for 1 − e₂X.
-        before, after = (1.0 - rounded) - rounded * gap, above - e2 * gap
-        ratio = after / gap
-        step = (after - before) * after / (before * (ratio * ratio + e2))
-        gap += select(gap < 0.5, step, 0.0)
-        state[LEFT, b] = select(fine, 0.0, 1.0)
-        state[SECOND, b], state[FLOOR, b] = second, max(second - depth / scale, -end)
-        state[GAP, b], state[E2, b], state[BELOW_TOP, b] = gap, e2, above - e2 * gap
 
 
 @njit(error_model="numpy", forceinline=True)
@@ -161,77 +96,36 @@ def row_sums(
     """The e and eg² of a row, with the sums of eg and eg²."""
     kind = x.dtype.type
     n, lanes = x.shape[1], long_count(zeros)
-    shifter, nothing = kind(limits(kind(0))[1]), zeros + kind(-np.inf)
-    floor, second = kind(state[FLOOR, b]), kind(state[SECOND, b])
-    gap, root = kind(state[GAP, b]), kind(1.0 + state[GAP, b])
+    gap = state[GAP, b]
+    row_of = kind(state[FLOOR, b]), kind(state[SECOND, b]), kind(gap), kind(1.0 + gap), kind(scale)
     total = squares = zeros
-    whole = n - n % lanes
-    for i in range(0, whole, lanes):
-        value = load_long(x, row, i, lanes, nothing)
-        e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
-        store_long(weights, b, i, lanes, e)
-        store_long(moved, b, i, lanes, both)
+    whole = n - n % (2 * lanes)
+    for i in range(0, whole, 2 * lanes):
+        first, both = pair_sums(zeros, x, row, i, 2 * lanes, row_of, b, weights, moved)
         total, squares = total + first, squares + both
     # At most once, but not an `if`: with branches numba counts references between all operations.
-    for i in range(whole, n, lanes):
-        value = load_long(x, row, i, n - i, nothing)
-        e, first, both = pole_weights(value, floor, second, gap, root, kind(scale), shifter)
-        store_long(weights, b, i, lanes, e)
-        store_long(moved, b, i, lanes, both)
+    for i in range(whole, n, 2 * lanes):
+        first, both = pair_sums(zeros, x, row, i, n - i, row_of, b, weights, moved)
         total, squares = total + first, squares + both
     state[SUM, b], state[SQUARES, b] = sum_of(total), sum_of(squares)
 
 
 @njit(error_model="numpy", forceinline=True)
-def pole_weights(
-    value: Any, floor: Any, second: Any, gap: Any, root: Any, scale: Any, shifter: Any
+def pair_sums(
+    zeros: Any, x: Any, row: int, i: int, count: int, row_of: Any, b: int, weights: Any, moved: Any
 ) -> Any:
-    """The e, eg and eg² of some entries; 0 at the top entry and at those below the floor.
-
-    γ + (1 − e) keeps its digits next to e = 1, as there the exponential is 1 + t with a known t.
-    """
-    z = smallest(scale * (value - second), 0.0)  # the top entry counts as 1 until it is left out
-    whole, t, e = exponential_parts(z, shifter)
-    e = where_between(floor, value, second, e, 0.0)
-    g = gap / where_equal(whole, 0.0, gap - t, root - e)
-    eg = e * g
-    return e, eg, eg * g
-
-
-@njit(error_model="numpy", fastmath={"contract"})
-def combine(x: Any, rows: int, scale: float, state: Any) -> float:
-    """The derivative is LEVEL·e + PULL·eg² below the top, and minus the sum of that at the top.
-
-    Returns how many rows are left out.
-    """
-    wide_vectors()
-    eps, _, _, _ = limits(x.dtype.type(0))
-    end = np.float64(np.finfo(x.dtype).max)
-    _, _, _, misfits, cancelled = LIMITS32 if eps > 1e-10 else LIMITS64
-    missing = 0.0
-    for b in range(rows):
-        e2, gap = state[E2, b], state[GAP, b]
-        root = 1.0 + gap
-        tail = state[FOUND_TAIL, b]
-        squares, total = state[SQUARES, b], state[SUM, b]
-        misfit = total * state[BELOW_TOP, b] - gap
-        share = 1.0 / (1.0 + tail * e2)
-        one, two = scale * state[ONE, b], scale * state[TWO, b]
-        unit = scale * e2 * share * share
-        of_one, of_two = 2.0 * one * share * unit, two * root * e2 * unit
-        level = of_one * (1.0 - tail * e2) - of_two
-        pull = scale * e2 * two * root * share / (squares + e2 * total * total)
-        at_top = level * tail + pull * squares
-        # What cancels is found to fewer digits.
-        size = abs(of_one) * (1.0 + tail * e2) + abs(of_two) + abs(pull)
-        kept = max(abs(at_top), abs(level + pull))
-        lost = (not abs(misfit) <= misfits * eps * gap) | (kept < cancelled * size)
-        lost |= not max(abs(level), abs(pull), abs(at_top)) <= end  # an infinite one times 0 is NaN
-        out_of_reach = select((state[LEFT, b] > 0.0) | lost, 1.0, 0.0)
-        state[LEFT, b] = out_of_reach
-        missing = plus(missing, out_of_reach)
-        state[LEVEL, b], state[PULL, b], state[AT_TOP, b] = level, pull, -at_top
-    return missing
+    """The e and eg² of two vectors, of which ``count`` entries belong to the row; sums of both."""
+    kind, lanes = x.dtype.type, long_count(zeros)
+    floor, second, gap, root, scale = row_of
+    nothing, shifter = zeros + kind(-np.inf), kind(limits(kind(0))[1])
+    value = load_long(x, row, i, count, nothing)
+    following = load_long(x, row, i + lanes, count - lanes, nothing)
+    e, f, e1, f1, e2, f2 = pole_weights(value, following, floor, second, gap, root, scale, shifter)
+    store_long(weights, b, i, lanes, e)
+    store_long(weights, b, i + lanes, lanes, f)
+    store_long(moved, b, i, lanes, e2)
+    store_long(moved, b, i + lanes, lanes, f2)
+    return e1 + f1, e2 + f2
 
 
 @njit(error_model="numpy", forceinline=True)

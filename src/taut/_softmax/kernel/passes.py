@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_operations import largest, plus, select, times, wide_vectors
-from taut._softmax.kernel.arithmetic import exponential
+from taut._base.compiled_operations import (
+    largest,
+    plus,
+    select,
+    times,
+    where_below,
+    where_between,
+    wide_vectors,
+)
+from taut._softmax.kernel.arithmetic import exponential, exponential_parts
 
 
 @njit(forceinline=True)
@@ -95,3 +103,37 @@ def pole_sums(buffer: Any, b: int, block: int, x: Any, gap: Any) -> Any:
         t0, t1, t2, t3 = pole_terms(buffer[b, block, 0, i], buffer[b, block, 1, i], x, gap)
         s0, s1, s2, s3 = plus(s0, t0), plus(s1, t1), plus(s2, t2), plus(s3, t3)
     return s0, s1, s2, s3
+
+
+@njit(error_model="numpy", forceinline=True)
+def pole_distance(
+    value: Any, floor: Any, second: Any, gap: Any, root: Any, scale: Any, shifter: Any
+) -> Any:
+    """The weight e of some entries in units of the second largest, and X − e for the root X.
+
+    The weight is 0 at the top entry and at those below the floor. γ + (1 − e) keeps its digits next
+    to e = 1, as there the exponential is 1 + t with a known t.
+    """
+    _, t, e = exponential_parts(scale * (value - second), shifter)
+    e = where_between(floor, value, second, e, 0.0)
+    return e, where_below(0.7075, e, gap - t, root - e)  # 2^−½ < 0.7075: the power of two is 1
+
+
+@njit(error_model="numpy", forceinline=True)
+def pole_weights(
+    value: Any,
+    following: Any,
+    floor: Any,
+    second: Any,
+    gap: Any,
+    root: Any,
+    scale: Any,
+    shifter: Any,
+) -> Any:
+    """The e, eg and eg² of two entries, g = γ/(X − e): one division serves both."""
+    e, u = pole_distance(value, floor, second, gap, root, scale, shifter)
+    f, v = pole_distance(following, floor, second, gap, root, scale, shifter)
+    quotient = gap / (u * v)
+    g, h = quotient * v, quotient * u
+    e1, f1 = e * g, f * h
+    return e, f, e1, f1, e1 * g, f1 * h

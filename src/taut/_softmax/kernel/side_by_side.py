@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_lane_memory import load_lanes, prefetch, store_lanes, transpose_into
+from taut._base.compiled_lane_memory import load_lanes, prefetch, store_lanes, transpose_square
 from taut._base.compiled_lanes import all_below, lane_count, lanes_of
 from taut._base.compiled_operations import fma, largest, smallest, where_equal
 from taut._softmax.kernel.arithmetic import exponential, limits
@@ -37,6 +37,7 @@ from taut._softmax.kernel.batch import (
     TIES,
     TOLERANCE,
     TOP,
+    WIDTH,
     X0,
     dead_rows,
     first_guess,
@@ -61,7 +62,7 @@ def constants_side_by_side(
     lanes, lines = lane_count(x.dtype.type(0)), -(-n // STEP) * STEP
     batch = max(1, min(ROWS, BATCH // lines) // lanes) * lanes
     tiles = np.empty((batch // lanes * lines, lanes), x.dtype)
-    state = np.zeros((QUANTITIES, batch))
+    state = np.zeros((QUANTITIES, WIDTH))
     wrong = 0.0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
@@ -101,9 +102,9 @@ def fill_tile(x: Any, start: int, rows: int, tiles: Any, at: int, lines: int) ->
     n, lanes = x.shape[1], lane_count(x.dtype.type(0))
     if n >= lanes and rows >= lanes:
         for i in range(0, n - lanes + 1, lanes):
-            transpose_into(x, start, i, tiles, at)
+            transpose_square(x, start, i, tiles, at + i, 0)
         if n & (lanes - 1):  # the last entries, overlapping with those before
-            transpose_into(x, start, n - lanes, tiles, at)
+            transpose_square(x, start, n - lanes, tiles, at + n - lanes, 0)
     else:
         for r in range(lanes):
             row = start + min(r, rows - 1)
