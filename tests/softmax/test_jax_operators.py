@@ -230,7 +230,7 @@ def test_registration_fails_softly(jax, monkeypatch):
         raise RuntimeError("the handler's API version (0.3) is incompatible")
 
     monkeypatch.setattr(jax.ffi, "register_ffi_target", refuse)
-    assert not jax_calls.registered.__wrapped__("f")
+    assert not jax_calls._register.__wrapped__("f")
 
 
 def test_rows_divided_among_devices():
@@ -248,6 +248,77 @@ mapped = jax.shard_map(gradient, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
 expected = gradient(jax.numpy.asarray(x))
 for function in (gradient, mapped):
     np.testing.assert_array_equal(jax.jit(function)(divided), expected)
+
+second = jax.vmap(jax.hessian(lambda v: taut.local_lipschitz(v).value))
+mapped = jax.shard_map(second, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+np.testing.assert_allclose(jax.jit(mapped)(x), second(x), atol=1e-6)
+
+explicit = jax.make_mesh((2,), ("i",))  # whose axes are part of the types of arrays
+wide = np.random.default_rng(1).standard_normal((8, 6)).astype(np.float32)
+for spec in (P("i", None), P(None, "i")):
+    divided = jax.device_put(wide, NamedSharding(explicit, spec))
+    np.testing.assert_array_equal(jax.jit(gradient)(divided), gradient(jax.numpy.asarray(wide)))
 """
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | flags)
+
+
+def test_first_use_in_several_threads():
+    """All of them get the compiled code: XLA takes a name only once."""
+    pytest.importorskip("jax")
+    program = """
+import sys, threading
+from taut._softmax.jax_calls import registered
+
+sys.setswitchinterval(1e-6)
+together, found = threading.Barrier(6), []
+
+def ask():
+    together.wait()
+    found.append(registered("f"))
+
+threads = [threading.Thread(target=ask) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert found == [True] * 6, found
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+@pytest.mark.parametrize("spare", [130, 160, 190])  # MB; XLA needs about 100, the kernel 100 more
+def test_without_memory_nothing_is_claimed(spare):
+    """XLA cannot be told that a call failed: every number is NaN then."""
+    pytest.importorskip("jax")
+    program = f"""
+import resource
+import jax, numpy as np, taut
+
+x = jax.numpy.asarray(np.random.default_rng(0).standard_normal((4_000_000, 2)), "float32")
+bound = jax.jit(lambda v: taut.local_lipschitz(v).value).lower(x).compile()
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+most = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (used + {spare} * 2**20, most))
+try:
+    found = bound(x).block_until_ready()
+except Exception:
+    raise SystemExit from None  # which is as good
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+found = np.asarray(found)
+assert np.isnan(found).all() or found.max() > 0.49, found
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_infinity_is_no_mask_of_the_negative_logits(jax):
+    """Traced code refuses nothing, so what cannot be known is NaN."""
+    x = np.array([1.0, np.inf, 0.0], np.float32)
+    assert np.isnan(jax.jit(lambda v: taut.local_lipschitz(v, scale=-1.0).upper)(x))
+    assert np.isnan(jax.jit(lambda v: taut.softmax(v, scale=-1.0))(x)).all()
+    x = np.array([1.0, -np.inf, 0.0], np.float32)
+    expected = float(taut.local_lipschitz(x, scale=-1.0).upper)
+    assert float(jax.jit(lambda v: taut.local_lipschitz(v, scale=-1.0).upper)(x)) == expected

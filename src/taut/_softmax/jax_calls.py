@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import jax
@@ -13,10 +14,17 @@ import numpy as np
 
 from taut._base.compiled import digest
 
+_registering = Lock()
 
-@lru_cache
+
 def registered(char: str) -> bool:
     """Whether XLA knows the compiled code of one precision; compiles it on first use."""
+    with _registering:  # XLA refuses a name that another thread has just registered
+        return _register(char)
+
+
+@lru_cache
+def _register(char: str) -> bool:
     from taut._base.compiled_memory import MODES_ARE_KNOWN
 
     if not MODES_ARE_KNOWN or ctypes.sizeof(ctypes.c_void_p) != 8:

@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.interpreters import ad
 
 from taut._base.array import Array
@@ -50,8 +49,8 @@ def _lines_moved(scale: float, kept: bool, primals: Any, tangents: Any) -> Any:
     (x,), (dx,) = primals, tangents
     *lines, found = _lines(x, scale, True)
     one, two = tangents_node.bind(dx, x, found, scale=scale)
-    found = found if kept else jnp.zeros((FOUND, 0), jnp.uint32)
-    still = [jnp.zeros_like(lines[6]), np.zeros(found.shape, jax.dtypes.float0)]
+    found = found if kept else jnp.zeros_like(found, shape=(FOUND, 0))
+    still = [jnp.zeros_like(lines[6]), jax.custom_derivatives.zero_from_primal(found)]
     return [*lines, found], [one] * 3 + [two] * 3 + still
 
 

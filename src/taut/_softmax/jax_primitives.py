@@ -36,14 +36,27 @@ constants_node.multiple_results = tangents_node.multiple_results = True
 
 @constants_node.def_abstract_eval
 def _(x: Any, *, scale: float, kept: bool) -> list[Any]:
-    line = x.update(shape=x.shape[:-1], weak_type=False)
+    line = _line_of(x)
     shape = (FOUND, *x.shape[:-1], 2) if kept else (FOUND, 0)
-    return [line] * 7 + [x.update(shape=shape, dtype=np.dtype(np.uint32), weak_type=False)]
+    spec = (None, *x.sharding.spec[:-1], None) if kept else (None, None)
+    found = x.update(
+        shape=shape,
+        dtype=np.dtype(np.uint32),
+        weak_type=False,
+        sharding=x.sharding.update(spec=spec),
+    )
+    return [line] * 7 + [found]
+
+
+def _line_of(x: Any) -> Any:
+    """One number for every row, divided among devices as the rows are."""
+    sharding = x.sharding.update(spec=x.sharding.spec[:-1])
+    return x.update(shape=x.shape[:-1], weak_type=False, sharding=sharding)
 
 
 @tangents_node.def_abstract_eval
 def _(dx: Any, x: Any, found: Any, *, scale: float) -> list[Any]:
-    return [x.update(shape=x.shape[:-1], weak_type=False)] * 2
+    return [_line_of(x)] * 2
 
 
 @gradient_node.def_abstract_eval

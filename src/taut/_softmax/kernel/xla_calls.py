@@ -122,6 +122,8 @@ def _answer_constants(frame: Any, kind: Any) -> None:
     columns = rows_before(kept, 0) // (2 * FOUND)
     x = carray(data(logits), (rows, n), kind)
     found = carray(data(kept), (FOUND, columns), np.float64)
+    for line in range(LINES + 1):  # should there be no memory for the work
+        carray(data(result(frame, line)), (rows,), kind)[:] = np.nan
     out = np.full((LINES, rows), np.nan, x.dtype)
     modes = plain_arithmetic()
     scale, ceiling = number(frame, 0), number(frame, 1)
@@ -172,9 +174,8 @@ def _answer_gradients(frame: Any, kind: Any) -> None:
     one = carray(data(argument(frame, 0)), (rows,), kind)
     two = carray(data(argument(frame, 1)), (rows,), kind)
     scale = number(frame, 0)
+    out[:] = np.nan  # should there be no memory for the work
     left = np.empty(rows, np.bool_)
-    for row in range(rows):  # should there be no memory for the work
-        out[row, 0] = np.nan
     modes = plain_arithmetic()
     if _gradients((x, found, one, two, scale, out, left)) > 0:
         _treat_the_rest(x, left, one, two, scale, out)
