@@ -96,10 +96,16 @@ def differentiated(x: Array) -> bool:
         if torch.compiler.is_compiling():
             return True  # torch.func hides whether derivatives of x are asked for
         wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)
-        return bool((x.requires_grad and torch.is_grad_enabled()) or wrapped)
+        return bool((x.requires_grad and torch.is_grad_enabled()) or wrapped or _is_dual(x))
     if is_jax(x):
         return isinstance(x, sys.modules["jax"].core.Tracer)
     return False
+
+
+def _is_dual(x: Array) -> bool:
+    """Whether a torch tensor carries a derivative of forward mode, which NumPy would lose."""
+    forward = sys.modules["torch"].autograd.forward_ad
+    return forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None
 
 
 def host_view(x: Array) -> np.ndarray[Any, Any] | None:
@@ -113,6 +119,7 @@ def host_view(x: Array) -> np.ndarray[Any, Any] | None:
             or torch._C._functorch.is_functorch_wrapped_tensor(x)
             or type(x) not in (torch.Tensor, torch.nn.Parameter)
             or x.device.type != "cpu"
+            or _is_dual(x)
         ):
             return None
         host: np.ndarray[Any, Any] = (x.detach() if x.requires_grad else x).numpy()

@@ -81,6 +81,9 @@ def _reference(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array]:
     masked = x == -math.inf
     if scale < 0:
         reference = xp.min(xp.where(masked, xp.full_like(x, math.inf), x), axis=-1, keepdims=True)
+        # Where nothing is refused, in traced code, +inf must not pass for a mask.
+        unknown = xp.full_like(reference, math.nan)
+        reference = xp.where(largest == math.inf, unknown, reference)
     else:
         reference = largest
     empty = largest == -math.inf

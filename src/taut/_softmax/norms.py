@@ -35,7 +35,9 @@ def positive_scale(x: Array, scale: float) -> tuple[Array, float]:
         return x, scale
     xp = namespace(x)
     check_logits(xp, xp.max(x, axis=-1), name="x")  # before +inf turns into a mask
-    return xp.where(x == -math.inf, x, -x), -scale
+    # Nothing is refused while traced: +inf becomes NaN, which no mask is.
+    turned = xp.where(x == math.inf, xp.full_like(x, math.nan), -x)
+    return xp.where(x == -math.inf, x, turned), -scale
 
 
 def induced_norm(

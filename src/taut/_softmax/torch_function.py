@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._C._functorch import is_legacy_batchedtensor
 
 from taut._base.bound_sides import check_sides
 from taut._base.checks import check_logits
@@ -48,33 +49,41 @@ def compiled_constants(x: torch.Tensor, scale: float) -> tuple[torch.Tensor, tor
 
 
 def compiled_gradient(
-    x: torch.Tensor, found: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
+    x: torch.Tensor,
+    found: torch.Tensor,
+    one: torch.Tensor | None,
+    two: torch.Tensor | None,
+    scale: float,
 ) -> torch.Tensor:
     """Gradient with respect to the logits, from those with respect to the two constants."""
+    first, second = (None if given is None else given.detach().numpy() for given in (one, two))
     grad, done = imported_driver().row_gradients(
-        x.detach().numpy(), found.numpy(), one.detach().numpy(), two.detach().numpy(), scale,
-        torch.get_num_threads(),
-    )  # fmt: skip
+        x.detach().numpy(), found.numpy(), first, second, scale, torch.get_num_threads
+    )
     if done:
         return torch.from_numpy(grad)
-    with torch.enable_grad():
-        leaf = x.detach().requires_grad_()
-        return through_formula(leaf, one, two, scale).detach().contiguous()
+    with torch.no_grad():
+        return through_formula(x, one, two, scale).contiguous()
 
 
 def through_formula(
-    x: torch.Tensor, one: torch.Tensor, two: torch.Tensor, scale: float
+    x: torch.Tensor, one: torch.Tensor | None, two: torch.Tensor | None, scale: float
 ) -> torch.Tensor:
-    """The same gradient, so that autograd can differentiate it once more."""
+    """The same gradient, which autograd can differentiate once more where gradients are on."""
+    again = torch.is_grad_enabled()
+    x = x if again else x.detach().requires_grad_()
     zero = x.new_zeros(x.shape[:-1])
-    (found,) = torch.autograd.grad(attach(zero, zero, x, scale), x, (one, two), create_graph=True)
+    grads = tuple(zero if given is None else given for given in (one, two))
+    with torch.enable_grad():
+        values = attach(zero, zero, x, scale)
+    (found,) = torch.autograd.grad(values, x, grads, create_graph=again)
     return found
 
 
-def _sum_of_given(x: torch.Tensor, grads: tuple[torch.Tensor | None, ...]) -> torch.Tensor:
-    """The derivative of a constant: all three of its sides have it."""
+def _sum_of_given(grads: tuple[torch.Tensor | None, ...]) -> torch.Tensor | None:
+    """The derivative of a constant, which all three of its sides have; None if none is given."""
     given = [grad for grad in grads if grad is not None]
-    return sum(given[1:], given[0]) if given else x.new_zeros(x.shape[:-1])
+    return sum(given[1:], given[0]) if given else None
 
 
 class _Constants(torch.autograd.Function):
@@ -93,7 +102,8 @@ class _Constants(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor, None]:
         (x,) = ctx.saved_tensors
-        one, two = _sum_of_given(x, grads[:3]), _sum_of_given(x, grads[3:])
-        if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
+        one, two = _sum_of_given(grads[:3]), _sum_of_given(grads[3:])
+        several = any(is_legacy_batchedtensor(g) for g in (one, two) if g is not None)
+        if torch.is_grad_enabled() or several:  # a derivative of the derivative may be asked for
             return through_formula(x, one, two, ctx.scale), None
         return compiled_gradient(x, ctx.found, one, two, ctx.scale), None
