@@ -20,7 +20,7 @@ def text(tallies: dict[str, Tally]) -> str:
     """Cases, violations and the worst ratio of each area."""
     rows = [
         [
-            name, f"{tally.cases:,} of {AREAS[name].goal:,} {AREAS[name].unit}",
+            name, _count(tally.cases, AREAS[name].goal, AREAS[name].unit),
             f"{tally.broken:,}", f"{tally.worst:.4f}", tally.worst_kind,
             f"{tally.seconds / 60:.1f}", AREAS[name].ratio,
         ]
@@ -28,6 +28,11 @@ def text(tallies: dict[str, Tally]) -> str:
     ]  # fmt: skip
     header = ["area", "cases", "broken", "worst ratio", "where", "minutes of a core", "the ratio"]
     return table(header, rows)
+
+
+def _count(cases: int, goal: int, unit: str) -> str:
+    """How many cases there were, and of how many where that is fewer than a full run has."""
+    return f"{cases:,} {unit}" if cases >= goal else f"{cases:,} of {goal:,} {unit}"
 
 
 def page(tallies: dict[str, Tally], command: str) -> str:
