@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_lane_memory import load_lanes, store_lanes, transpose_square
+from taut._base.compiled_lane_memory import load_lanes, store_lanes
 from taut._base.compiled_lanes import lane_count, lanes_of
 from taut._base.compiled_operations import fma, where_below
+from taut._base.compiled_transpose import transpose_square
 from taut._softmax.kernel.arithmetic import limits
 from taut._softmax.kernel.gradient_batch import (
     AT_TOP,

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._base.compiled_lane_memory import load_lanes, prefetch, store_lanes, transpose_square
+from taut._base.compiled_lane_memory import load_lanes, prefetch, store_lanes
 from taut._base.compiled_lanes import all_below, lane_count, lanes_of
 from taut._base.compiled_operations import fma, largest, smallest, where_equal
+from taut._base.compiled_transpose import transpose_square
 from taut._softmax.kernel.arithmetic import exponential, limits
 from taut._softmax.kernel.batch import (
     A0,
