@@ -86,7 +86,7 @@ def gradients() -> str:
     torch.set_num_threads(1)
     rows = []
     for dtype in (torch.float32, torch.float64):
-        for n in (64, 512, 4096):
+        for n in (16, 64, 512, 4096):
             x = logits(IN_CACHE // n, n, 2.0, dtype).requires_grad_()
             weights = torch.softmax(x, -1)
             constant = taut.local_lipschitz(x).value
