@@ -43,15 +43,11 @@ STEPS = 100  # of that search at most; about eight suffice
 
 
 def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, out: Any) -> int:
-    """Gradients of one·λ‖M‖₁ + two·λ‖M‖₂ for the rows of ``x`` that are marked (compiled).
+    """Gradients of one·λ‖M‖₁ + two·λ‖M‖₂ for the rows of ``x`` that ``left`` names (compiled).
 
     Returns the number of rows that it could not do: their logits are too coarse for the kernel.
     """
-    chosen, rows = np.empty(len(left), np.int64), 0
-    for row in range(len(left)):
-        chosen[rows] = row
-        rows += left[row]
-    n = x.shape[1]
+    rows, n = len(left), x.shape[1]
     batch, blocks, size, merge = buffers(n, 8)
     buffer = np.empty((batch, blocks * size))
     by_block = buffer.reshape((batch, blocks, size))
@@ -62,9 +58,9 @@ def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, 
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
         for b in range(m):
-            top = np.float64(find_top(x, chosen[start + b]))
+            top = np.float64(find_top(x, left[start + b]))
             state[TOP, b] = top
-            state[TIES, b], state[SECOND, b] = strike(x, chosen[start + b], buffer, b, top)
+            state[TIES, b], state[SECOND, b] = strike(x, left[start + b], buffer, b, top)
         scalings(state, m, scale, scale, ln2_rest)
         sums(by_block, state, m, scale, ln2_rest)
         for b in range(m):
@@ -73,7 +69,7 @@ def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, 
         first_guess(state, m, eps)
         roots(by_half, state, m, TOLERANCE * eps)
         for b in range(m):
-            row = chosen[start + b]
+            row = left[start + b]
             first, second = np.float64(one[row]), np.float64(two[row])
             write_gradient(x, row, buffer, b, moved, state, scale, first, second, out)
             wrong += np.isnan(state[SIGMA_1, b])
@@ -183,6 +179,7 @@ def near_root(
     minus its right-hand side falls from ∞ to −∞. No difference of rounded weights is taken.
     ``weights`` is filled with e, 0 at the top, and ``distances`` with X − e.
     """
+    wide_vectors()
     d, n = -np.expm1(scale * (second - top)), x.shape[1]
     spare = -1
     for i in range(n):
@@ -190,15 +187,17 @@ def near_root(
         weights[i] = 0.0 if value == top else np.exp(scale * (value - top))
         distances[i] = -(1.0 - d) * np.expm1(scale * (value - second))  # e₂ − e
         if value == second:
-            spare = i  # not in the sum
+            spare = i
+    distances[spare] = np.inf  # not in the sum
     low, high, u = 0.0, 1.0, 0.5
+    inverse = 1.0 / d
     for _ in range(STEPS):
         above, slope = 0.0, 0.0
         for i in range(n):
-            unit = u + distances[i] / d
-            ratio = 0.0 if i == spare else weights[i] / unit
-            above += ratio
-            slope += ratio / unit
+            unit = u + distances[i] * inverse
+            ratio = weights[i] / unit
+            above = plus(above, ratio)
+            slope = plus(slope, ratio / unit)
         excess = (1.0 - d) / u + above - 1.0 / (1.0 - u)
         slope += (1.0 - d) / (u * u) + 1.0 / ((1.0 - u) * (1.0 - u))
         low, high = (u, high) if excess > 0.0 else (low, u)
@@ -207,6 +206,7 @@ def near_root(
             u = 0.5 * (low + high)
         if abs(u - before) <= 2.0**-52 * min(u, 1.0 - u):
             break
+    distances[spare] = 0.0
     for i in range(n):
         distances[i] += u * d
     return u * d, u / (1.0 - u)

@@ -107,15 +107,17 @@ def row_gradients(
         np.zeros(len(x), x.dtype) if given is None else _packed(given, x.dtype).reshape(-1)
         for given in (first, second)
     )
-    out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.bool_)
+    out, left = np.empty(x.shape, x.dtype), np.empty(len(x), np.int64)
     kernel = gradients_compiled(x.dtype.char)
     wrong: list[int] = []
 
     def work(part: slice) -> None:
-        given = x[part], left[part], first[part], second[part], scale, out[part]
-        lines = found if len(given[0]) == len(x) else np.ascontiguousarray(found[:, part])
-        if kernel(given[0], lines, given[2], given[3], scale, out[part], given[1]):
-            wrong.append(careful_gradients_compiled(x.dtype.char)(*given))
+        rows, weights, place = x[part], (first[part], second[part]), out[part]
+        lines = found if len(rows) == len(x) else np.ascontiguousarray(found[:, part])
+        count = kernel(rows, lines, *weights, scale, place, left[part])
+        if count:
+            careful = careful_gradients_compiled(x.dtype.char)
+            wrong.append(careful(rows, left[part][:count], *weights, scale, place))
 
     worth = x.size // SHARE
     count = max(1, min(threads(), worth)) if worth > 1 else 1
@@ -207,8 +209,8 @@ def gradients_compiled(char: str) -> Callable[..., int]:
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
     number, line = types.float64, types.Array(element, 1, "C", readonly=True)
-    found, flags = types.Array(number, 2, "C"), types.Array(types.boolean, 1, "C")
-    signature = types.int64(rows, found, line, line, number, types.Array(element, 2, "C"), flags)
+    found, left = types.Array(number, 2, "C"), types.Array(types.int64, 1, "C")
+    signature = types.int64(rows, found, line, line, number, types.Array(element, 2, "C"), left)
     return compiled(fill_gradients, signature)
 
 
@@ -217,8 +219,8 @@ def careful_gradients_compiled(char: str) -> Callable[..., int]:
     """The same for rows that need more care."""
     element = types.float32 if char == "f" else types.float64
     rows = types.Array(element, 2, "C", readonly=True)
-    line, flags = types.Array(element, 1, "C", readonly=True), types.Array(types.boolean, 1, "C")
-    signature = types.int64(rows, flags, line, line, types.float64, types.Array(element, 2, "C"))
+    line, left = types.Array(element, 1, "C", readonly=True), types.Array(types.int64, 1, "C")
+    signature = types.int64(rows, left, line, line, types.float64, types.Array(element, 2, "C"))
     return compiled(fill_careful_gradients, signature)
 
 

@@ -21,7 +21,7 @@ from taut._softmax.kernel.found import (
     FOUND_TOP,
 )
 
-BATCH = 2048  # entries per batch
+BATCH = 2048
 ROWS = 64  # most rows per batch
 WIDTH = ROWS + 8  # length of the state's lines: powers of two compete for places in the cache
 
@@ -123,10 +123,14 @@ def combine(x: Any, rows: int, scale: float, state: Any) -> None:
 
 
 @njit
-def mark(state: Any, rows: int, at: int, left: Any) -> float:
-    """Note in ``left`` which rows are left out; returns how many."""
+def note_left(state: Any, rows: int, start: int, left: Any, count: int) -> int:
+    """Append the rows of a batch that are left out to the first ``count`` of ``left``."""
     missing = 0.0
     for b in range(rows):
-        left[at + b] = state[LEFT, b] > 0.0
         missing = plus(missing, state[LEFT, b])
-    return missing
+    if missing > 0.0:
+        for b in range(rows):
+            if state[LEFT, b] > 0.0:
+                left[count] = start + b
+                count += 1
+    return count

@@ -42,7 +42,7 @@ from taut._softmax.kernel.gradient_batch import (
     WIDTH,
     combine,
     gather,
-    mark,
+    note_left,
     prepare,
 )
 from taut._softmax.kernel.gradients_side_by_side import gradients_side_by_side
@@ -56,17 +56,18 @@ def fill_gradients(
 ) -> int:
     """Gradients of first·λ‖M‖₁ + second·λ‖M‖₂ for the rows of ``x`` (compiled).
 
-    The rows that were left out are marked in ``left``; also returned is how many they are.
+    ``left`` has room for all rows; it begins with those that were left out, whose number is
+    returned.
     """
     if x.shape[1] <= SHORT:
-        return int(gradients_side_by_side(x, found, first, second, scale, out, left))
-    return int(gradients_along_rows(x, found, first, second, scale, out, left))
+        return gradients_side_by_side(x, found, first, second, scale, out, left)
+    return gradients_along_rows(x, found, first, second, scale, out, left)
 
 
 @njit
 def gradients_along_rows(
     x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any
-) -> float:
+) -> int:
     """The same for long rows, each in vectors along itself."""
     rows, n = x.shape
     zeros = long_of(x.dtype.type(0))
@@ -75,7 +76,7 @@ def gradients_along_rows(
     batch = max(1, min(ROWS, BATCH // width))
     weights, moved = np.empty((batch, width), x.dtype), np.empty((batch, width), x.dtype)
     state = np.empty((QUANTITIES, WIDTH))
-    missing = 0.0
+    count = 0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
         gather(found, first, second, start, m, state)
@@ -83,10 +84,10 @@ def gradients_along_rows(
         for b in range(m):
             row_sums(zeros, x, start + b, state, b, scale, weights, moved)
         combine(x, m, scale, state)
-        missing += mark(state, m, start, left)
+        count = note_left(state, m, start, left, count)
         for b in range(m):
             row_result(zeros, x, start + b, state, b, weights, moved, out)
-    return missing
+    return count
 
 
 @njit(error_model="numpy", forceinline=True)

@@ -30,18 +30,18 @@ from taut._softmax.kernel.gradient_batch import (
     WIDTH,
     combine,
     gather,
-    mark,
+    note_left,
     prepare,
 )
 from taut._softmax.kernel.passes import pole_weights
-from taut._softmax.kernel.side_by_side import STEP, fill_tile
+from taut._softmax.kernel.side_by_side import STEP, ask_for, fill_tile
 
 
 @njit
 def gradients_side_by_side(
     x: Any, found: Any, first: Any, second: Any, scale: float, out: Any, left: Any
-) -> float:
-    """Fill ``out``, mark in ``left`` the rows that were left out, and return how many they are."""
+) -> int:
+    """Fill ``out``, begin ``left`` with the rows that were left out, and return their number."""
     rows, n = x.shape
     lanes, lines = lane_count(x.dtype.type(0)), -(-n // STEP) * STEP
     batch = max(1, min(ROWS, BATCH // lines) // lanes) * lanes
@@ -49,7 +49,7 @@ def gradients_side_by_side(
     tiles, weights = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
     moved = np.empty(shape, x.dtype)
     state = np.empty((QUANTITIES, WIDTH))
-    missing = 0.0
+    count = 0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
         filled = -(-m // lanes) * lanes  # the last row stands in for those that are missing
@@ -61,13 +61,15 @@ def gradients_side_by_side(
             at, b = tile * lines, tile * lanes
             fill_tile(x, start + b, m - b, tiles, at, lines)
             tile_sums(tiles, weights, moved, at, lines, state, b, scale)
+            if start + batch + b + lanes <= rows:
+                ask_for(x, start + batch + b)
         combine(x, filled, scale, state)
-        missing += mark(state, m, start, left)
+        count = note_left(state, m, start, left, count)
         for tile in range(filled // lanes):
             at, b = tile * lines, tile * lanes
             tile_result(tiles, weights, moved, at, lines, state, b)
             write_tile(tiles, at, m - b, out, start + b)
-    return missing
+    return count
 
 
 @njit(error_model="numpy", forceinline=True)

@@ -175,37 +175,36 @@ def _answer_gradients(frame: Any, kind: Any) -> None:
     two = carray(data(argument(frame, 1)), (rows,), kind)
     scale = number(frame, 0)
     out[:] = np.nan  # should there be no memory for the work
-    left = np.empty(rows, np.bool_)
+    left = np.empty(rows, np.int64)
     modes = plain_arithmetic()
-    if _gradients((x, found, one, two, scale, out, left)) > 0:
-        _treat_the_rest(x, left, one, two, scale, out)
+    count = _gradients((x, found, one, two, scale, out, left))
+    if count > 0:
+        _treat_the_rest(x, left[:count], one, two, scale, out)
     set_arithmetic(modes)
 
 
 @njit(error_model="numpy")
 def _treat_the_rest(x: Any, left: Any, one: Any, two: Any, scale: float, out: Any) -> None:
     """The rows that are left, with care; NaN throughout where an entry is NaN or +inf."""
-    moved, only = np.empty((1, x.shape[1]), x.dtype), np.ones(1, np.bool_)
+    moved, only = np.empty((1, x.shape[1]), x.dtype), np.zeros(1, np.int64)
     careful = 0
-    for row in range(len(x)):
-        if not left[row]:
-            continue
+    for row in left:
         top = _top(x, row)
         if np.isnan(top) or top == np.inf:
             out[row, :] = np.nan
-            left[row] = False
         elif np.isfinite(top) and _coarse(top, scale):
             _measure_from(top, x, row, moved)
             place = out[row : row + 1]
             first, second = one[row : row + 1], two[row : row + 1]
             _careful_gradients((moved, only, first, second, scale, place))
-            left[row] = False
         else:
+            left[careful] = row
             careful += 1
-    if careful > 0 and _careful_gradients((x, left, one, two, scale, out)) != 0:
-        for row in range(len(x)):  # which is not seen to happen
-            if left[row]:
-                out[row, :] = np.nan
+    if careful == 0:
+        return
+    if _careful_gradients((x, left[:careful], one, two, scale, out)) != 0:
+        for row in left[:careful]:  # which is not seen to happen
+            out[row, :] = np.nan
 
 
 @njit
