@@ -36,6 +36,8 @@ from taut._softmax.kernel.gradient_batch import (
 from taut._softmax.kernel.passes import pole_weights
 from taut._softmax.kernel.side_by_side import STEP, ask_for, fill_tile
 
+AT_THE_TOP = -1.0  # in place of eg², which is not negative
+
 
 @njit
 def gradients_side_by_side(
@@ -46,8 +48,7 @@ def gradients_side_by_side(
     lanes, lines = lane_count(x.dtype.type(0)), -(-n // STEP) * STEP
     batch = max(1, min(ROWS, BATCH // lines) // lanes) * lanes
     shape = batch // lanes * lines, lanes
-    tiles, weights = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
-    moved = np.empty(shape, x.dtype)
+    tiles, moved = np.empty(shape, x.dtype), np.empty(shape, x.dtype)
     state = np.empty((QUANTITIES, WIDTH))
     count = 0
     for start in range(0, rows, batch):
@@ -60,21 +61,21 @@ def gradients_side_by_side(
         for tile in range(filled // lanes):
             at, b = tile * lines, tile * lanes
             fill_tile(x, start + b, m - b, tiles, at, lines)
-            tile_sums(tiles, weights, moved, at, lines, state, b, scale)
+            tile_sums(tiles, moved, at, lines, state, b, scale)
             if start + batch + b + lanes <= rows:
                 ask_for(x, start + batch + b)
         combine(x, filled, scale, state)
         count = note_left(state, m, start, left, count)
         for tile in range(filled // lanes):
             at, b = tile * lines, tile * lanes
-            tile_result(tiles, weights, moved, at, lines, state, b)
+            tile_result(tiles, moved, at, lines, state, b)
             write_tile(tiles, at, m - b, out, start + b)
     return count
 
 
 @njit(error_model="numpy", forceinline=True)
 def tile_sums(
-    tiles: Any, weights: Any, moved: Any, at: int, lines: int, state: Any, b: int, scale: float
+    tiles: Any, moved: Any, at: int, lines: int, state: Any, b: int, scale: float
 ) -> None:
     """The e and eg² of a tile, with the sums of eg and eg² of its rows."""
     kind = tiles.dtype.type
@@ -84,8 +85,8 @@ def tile_sums(
     rows = floor, second, gap, kind(1) + gap, kind(scale)
     total = other = squares = others = lanes_of(zero)
     for i in range(at, at + lines, STEP):
-        first, both = pair_of_lines(tiles, i, rows, weights, moved)
-        third, fourth = pair_of_lines(tiles, i + 2, rows, weights, moved)
+        first, both = pair_of_lines(tiles, i, rows, moved)
+        third, fourth = pair_of_lines(tiles, i + 2, rows, moved)
         total, other = total + first, other + third
         squares, others = squares + both, others + fourth
     store_lanes(state, SUM, b, total + other)
@@ -93,32 +94,31 @@ def tile_sums(
 
 
 @njit(error_model="numpy", forceinline=True)
-def pair_of_lines(tiles: Any, i: int, rows: Any, weights: Any, moved: Any) -> Any:
+def pair_of_lines(tiles: Any, i: int, rows: Any, moved: Any) -> Any:
     """The e and eg² of two lines; sums of both lines' eg and eg²."""
     zero = tiles.dtype.type(0)
     floor, second, gap, root, scale = rows
     shifter = tiles.dtype.type(limits(zero)[1])
     value, following = load_lanes(zero, tiles, i, 0), load_lanes(zero, tiles, i + 1, 0)
     e, f, e1, f1, e2, f2 = pole_weights(value, following, floor, second, gap, root, scale, shifter)
-    store_lanes(weights, i, 0, e)
-    store_lanes(weights, i + 1, 0, f)
-    store_lanes(moved, i, 0, e2)
-    store_lanes(moved, i + 1, 0, f2)
+    store_lanes(tiles, i, 0, e)
+    store_lanes(tiles, i + 1, 0, f)
+    store_lanes(moved, i, 0, where_below(second, value, AT_THE_TOP, e2))
+    store_lanes(moved, i + 1, 0, where_below(second, following, AT_THE_TOP, f2))
     return e1 + f1, e2 + f2
 
 
 @njit(forceinline=True)
 def tile_result(
-    tiles: Any, weights: Any, moved: Any, at: int, lines: int, state: Any, b: int
+    tiles: Any, moved: Any, at: int, lines: int, state: Any, b: int
 ) -> None:
     """Replace the entries of a tile by the derivative."""
     zero = tiles.dtype.type(0)
     level, pull = load_lanes(zero, state, LEVEL, b), load_lanes(zero, state, PULL, b)
-    second, at_top = load_lanes(zero, state, SECOND, b), load_lanes(zero, state, AT_TOP, b)
+    at_top = load_lanes(zero, state, AT_TOP, b)
     for i in range(at, at + lines):
-        value = load_lanes(zero, tiles, i, 0)
-        e, both = load_lanes(zero, weights, i, 0), load_lanes(zero, moved, i, 0)
-        store_lanes(tiles, i, 0, where_below(second, value, at_top, fma(level, e, pull * both)))
+        e, both = load_lanes(zero, tiles, i, 0), load_lanes(zero, moved, i, 0)
+        store_lanes(tiles, i, 0, where_below(both, zero, at_top, fma(level, e, pull * both)))
 
 
 @njit(forceinline=True)
