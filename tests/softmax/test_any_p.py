@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taut
-from taut._base.array import lp_norm
+from taut._base.reductions import lp_norm
 from taut._softmax.jacobian import covariance_product
 
 EXPONENTS = (1.001, 1.1, 1.5, 1.9, 2.1, 3.0, 4.0, 8.0, 30.0, 300.0)

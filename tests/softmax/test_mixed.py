@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import taut
-from taut._base.array import lp_norm
+from taut._base.reductions import lp_norm
 from taut._softmax.partition import nearest_half, theta_sides
 from tests.helpers.softmax_steps import change, dense
 

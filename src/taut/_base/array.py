@@ -7,7 +7,6 @@ caller has not imported already.
 from __future__ import annotations
 
 import functools
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -174,41 +173,6 @@ def eps_of(x: Array) -> float:
 def positions(x: Array) -> Array:
     """Indices 0, 1, … along the last axis, on the device of ``x``."""
     return namespace(x).arange(x.shape[-1], device=_device(x))
-
-
-def running_sum(x: Array) -> Array:
-    """Cumulative sum over the last axis."""
-    if is_torch(x):  # array-api-compat's wrapper cannot be followed by torch.compile
-        return x.cumsum(-1)
-    return namespace(x).cumulative_sum(x, axis=-1)
-
-
-def tree_sum(xp: Namespace, x: Array) -> Array:
-    """Sum over the last axis, kept, by halving: the error grows with log n on every backend."""
-    carry = xp.zeros_like(x[..., :1])
-    while x.shape[-1] > 1:
-        half = x.shape[-1] // 2
-        if x.shape[-1] % 2:
-            carry = carry + x[..., -1:]
-        x = x[..., :half] + x[..., half : 2 * half]
-    return x + carry
-
-
-def lp_norm(v: Array, p: float) -> Array:
-    """l_p norm over the last axis, kept, scaled so that powers neither over- nor underflow."""
-    xp = namespace(v)
-    size = xp.max(xp.abs(v), axis=-1, keepdims=True)
-    if p == math.inf:
-        return size
-    # Lift tiny vectors by a power of two: the derivative divides by the size.
-    power = 2.0**60 if eps_of(v) > 1e-10 else 2.0**500
-    lift = xp.where(size < 1 / power, xp.full_like(size, power), xp.ones_like(size))
-    v, size = v * lift, size * lift
-    empty = size == 0
-    safe = xp.where(empty, xp.ones_like(size), size)
-    total = xp.sum((xp.abs(v) / safe) ** p, axis=-1, keepdims=True)
-    # The root has no derivative at 0; what stands there is multiplied by 0.
-    return size * xp.where(empty, xp.ones_like(total), total) ** (1 / p) / lift
 
 
 def like(values: np.ndarray[Any, Any], x: Array) -> Array:

@@ -14,6 +14,7 @@ from taut._base.bound_text import LIPSCHITZ, VALUE, table, text
 from taut._base.checks import real_number
 from taut._base.domain import Domain, as_domain
 from taut._base.norm import Norm
+from taut._base.reductions import row_max
 
 __all__ = ["Bound"]
 
@@ -164,7 +165,7 @@ class Bound:
             raise ValueError(f"a batch of shape {self.shape} has no largest constant: it is empty")
 
         def largest(x: Array) -> Array:
-            return None if x is None else namespace(x).max(x)
+            return None if x is None else row_max(namespace(x).reshape(x, (-1,)))
 
         return self._replace(
             lower=largest(self.lower),

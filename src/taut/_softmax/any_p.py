@@ -23,16 +23,15 @@ from taut._base.array import (
     host_view,
     in_compiled_graph,
     like,
-    lp_norm,
     namespace,
     positions,
     stop_gradient,
-    tree_sum,
     widest,
 )
 from taut._base.array_rounding import product, round_down, round_up
 from taut._base.bound import Rounding
 from taut._base.checks import dual_exponent
+from taut._base.reductions import lp_norm, tree_sum
 from taut._softmax.derivatives import graft
 from taut._softmax.exact import Exact, kernel_takes
 from taut._softmax.exponents import shifted_exactly

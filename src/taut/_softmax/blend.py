@@ -15,6 +15,7 @@ from taut._base.checks import (
     same_library,
     scale_value,
 )
+from taut._base.reductions import row_max
 from taut._softmax.functions import softmax
 
 __all__ = ["blend", "two_class"]
@@ -65,7 +66,7 @@ def blend(
 
 def _term(xp: Namespace, x: Array, alpha: float, *, name: str, weight: float) -> Array:
     """αx for |α| < 1; -inf where masked."""
-    check_logits(xp, xp.max(x, axis=-1, keepdims=True), name=name)
+    check_logits(xp, row_max(x, keepdims=True), name=name)
     if weight == 0:
         return xp.zeros_like(x)
     if weight < 0 and known(xp.any(x == -math.inf)):

@@ -18,6 +18,7 @@ from taut._base.array import (
 from taut._base.array_rounding import product, round_down, round_up
 from taut._base.bound import Rounding
 from taut._base.checks import check_logits, finite_at_least_zero, restore_axis, rows, scale_value
+from taut._base.reductions import row_max
 from taut._softmax.any_p import interpolate
 from taut._softmax.exact import exact_constants
 from taut._softmax.norms import induced_norm, positive_scale
@@ -54,7 +55,7 @@ def probability_intervals(
     scale = scale_value(scale, infinite="every probability jumps to 0 or 1")
     xp, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(x, scale)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
+    check_logits(xp, row_max(x), name="x")
     spectrum, box = analyse(x, scale), _box(x, radius, scale)
     masked = x == -math.inf
     # Log-odds of every entry: of the top one 1 against the tail, of another its weight against all
@@ -102,11 +103,11 @@ def _half_gaps(xp: Namespace, x: Array, is_top: Array) -> tuple[Array, Array]:
     Halves, because the difference of two huge logits overflows. 0 where there is none.
     """
     x = widest(x)
-    top = xp.max(x, axis=-1, keepdims=True)
+    top = row_max(x, keepdims=True)
     masked = x == -math.inf
     zeros, hidden = xp.zeros_like(x), xp.full_like(x, -math.inf)
     half = xp.where(masked, zeros, x / 2 - top / 2)
-    nearest = xp.max(xp.where(is_top | masked, hidden, half), axis=-1, keepdims=True)
+    nearest = row_max(xp.where(is_top | masked, hidden, half), keepdims=True)
     return half, xp.where(nearest == -math.inf, xp.zeros_like(nearest), nearest)
 
 
@@ -127,7 +128,7 @@ def _moved(
 
 def _log_tail(xp: Namespace, spectrum: Spectrum) -> Array:
     """Log T without underflow; -inf where there is no other entry than the top one."""
-    nearest = xp.max(spectrum.exponents, axis=-1, keepdims=True)
+    nearest = row_max(spectrum.exponents, keepdims=True)
     empty = nearest == -math.inf
     safe = xp.where(empty, xp.zeros_like(nearest), nearest)
     total = xp.sum(xp.exp(spectrum.exponents - safe), axis=-1, keepdims=True)
@@ -148,7 +149,7 @@ def box_norm(x: Array, p: float, q: float, radius: float, scale: float) -> Sides
     if radius == 0:
         return induced_norm(x, p, q, scale, exact_constants(x, scale))
     xp = namespace(x)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
+    check_logits(xp, row_max(x), name="x")
     spectrum, box = analyse(x, scale), _box(x, radius, scale)
     one = _largest_one(xp, x, spectrum, box)
     if p in (1, math.inf):
@@ -203,7 +204,7 @@ def _upper_two(xp: Namespace, x: Array, spectrum: Spectrum, box: Box) -> Array:
     logs = _log_tail(xp, spectrum)
     empty = logs == -math.inf
     middle = -xp.where(empty, xp.zeros_like(logs), logs)
-    nearest = xp.max(spectrum.exponents, axis=-1, keepdims=True)
+    nearest = row_max(spectrum.exponents, keepdims=True)
     nearest = xp.where(empty, xp.zeros_like(logs), nearest)
     error = _odds_error(x, xp.maximum(xp.abs(middle), xp.abs(nearest)), spread)
     cap_odds = nearest - xp.log(1 + (spectrum.tail - spectrum.runner_up)) + spread + error
@@ -235,7 +236,7 @@ def _corners(xp: Namespace, x: Array, spectrum: Spectrum, box: Box) -> list[Arra
     room = round_down(room, 8 * eps_of(x))
     up, down = xp.minimum(x + room, limit), xp.maximum(x - room, -limit)
     # The two largest as equal as they get, everything else down.
-    meet = xp.max(xp.where(second, up, -limit), axis=-1, keepdims=True)
+    meet = row_max(xp.where(second, up, -limit), keepdims=True)
     pair = xp.where(second, up, down)
     pair = xp.where(spectrum.is_top, xp.minimum(xp.maximum(meet, down), up), pair)
     # The top probability as near to ½ as it gets.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 
 from taut._base.array import Array, Namespace, eps_of, namespace, stop_gradient, widest
+from taut._base.reductions import row_max
 from taut._softmax.exponents import scaled_difference
 from taut._softmax.secular import Spectrum, analyse, pole_distances
 
@@ -51,7 +52,7 @@ def smooth_weights(x: Array, scale: float) -> tuple[Array, Array]:
     xp = namespace(x)
     x = widest(x)
     fixed = stop_gradient(x)
-    largest = xp.max(fixed, axis=-1, keepdims=True)
+    largest = row_max(fixed, keepdims=True)
     masked = fixed == -math.inf
     tied = (fixed == largest) & ~masked
     count = xp.sum(xp.astype(tied, x.dtype), axis=-1, keepdims=True)
@@ -83,7 +84,7 @@ def _root(xp: Namespace, e: Array, spectrum: Spectrum) -> Array:
     w = above_second * spectrum.gap
     fixed = stop_gradient(e)
     # Weights may be left out one by one although their sum is large enough.
-    nothing = xp.max(fixed, axis=-1, keepdims=True) == 0
+    nothing = row_max(fixed, keepdims=True) == 0
     alone = (spectrum.tail < negligible(w)) | (w < negligible(w)) | nothing
     w = xp.where(alone, xp.ones_like(w), w)
     distance = w + (spectrum.runner_up - fixed)  # X − eᵢ

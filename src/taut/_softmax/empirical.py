@@ -12,7 +12,6 @@ from taut._base.array import (
     Namespace,
     eps_of,
     like,
-    lp_norm,
     quietly,
     stop_gradient,
     wide_eps,
@@ -22,6 +21,7 @@ from taut._base.bound import Bound
 from taut._base.checks import check_logits, exponent, real_number, rows, scale_value, whole_number
 from taut._base.domain import Everywhere
 from taut._base.norm import lp
+from taut._base.reductions import lp_norm, row_max
 from taut._softmax.exponents import shifted
 from taut._softmax.functions import softmax
 from taut._softmax.norms import direction, positive_scale
@@ -83,7 +83,7 @@ def empirical_lipschitz(
     seed = whole_number(seed, name="seed", least=0)
     xp, x = rows(x, axis=axis, name="x")
     x, scale = positive_scale(stop_gradient(x), scale)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
+    check_logits(xp, row_max(x), name="x")
     least = 2.0**-90 if wide_eps(x) > 1e-10 else 2.0**-900
     if min(epsilon, epsilon * (scale or 1.0)) < least:
         raise ValueError(f"epsilon {epsilon} is too small: the change would underflow")

@@ -22,6 +22,7 @@ from taut._base.array import (
 )
 from taut._base.array_rounding import product
 from taut._base.checks import check_logits
+from taut._base.reductions import row_max
 from taut._softmax.derivatives import attach
 from taut._softmax.kernel import imported_driver
 from taut._softmax.kernel.error import error_bound
@@ -50,7 +51,7 @@ def exact_constants(x: Array, scale: float) -> Exact:
         if found is not None:
             return found
     xp = namespace(x)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
+    check_logits(xp, row_max(x), name="x")
     one, two, relative, absolute = constants(x, scale)
     if differentiated(x):
         one, two = attach(one, two, x, scale)
@@ -100,7 +101,7 @@ def _traced_by_jax(x: Array, scale: float) -> Exact | None:
         return None
     xp = namespace(x)
     if known(xp.any(xp.isnan(stop_gradient(lines[1] + lines[4])))):  # outside of jit
-        check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
+        check_logits(xp, row_max(stop_gradient(x)), name="x")
     exact = _exact(lines, x, scale)
     return exact._replace(relative=lines[6], absolute=constants_underflow(x, scale))
 
@@ -117,7 +118,7 @@ def _compiled(
     out, ordered = imported_driver().row_constants(host, scale, ceiling, lambda: default_threads(x))
     if not ordered:
         xp = namespace(x)
-        check_logits(xp, xp.max(stop_gradient(x), axis=-1), name="x")
+        check_logits(xp, row_max(stop_gradient(x)), name="x")
         return None
     if is_jax(x):  # XLA would read a subnormal number as 0
         normal = np.finfo(host.dtype).smallest_normal

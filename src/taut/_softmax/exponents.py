@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from taut._base.array import Array, Namespace, eps_of, stop_gradient, widest
 from taut._base.checks import check_logits, check_range
+from taut._base.reductions import row_max, row_min
 
 
 class Exponents(NamedTuple):
@@ -76,11 +77,11 @@ def exponents(xp: Namespace, x: Array, reference: Array, scale: float) -> Expone
 
 def _reference(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array]:
     """The entry with the largest λx of each row, 0 where all are masked, and which are masked."""
-    largest = xp.max(x, axis=-1, keepdims=True)
+    largest = row_max(x, keepdims=True)
     check_logits(xp, largest, name="x")
     masked = x == -math.inf
     if scale < 0:
-        reference = xp.min(xp.where(masked, xp.full_like(x, math.inf), x), axis=-1, keepdims=True)
+        reference = row_min(xp.where(masked, xp.full_like(x, math.inf), x), keepdims=True)
         # Where nothing is refused, in traced code, +inf must not pass for a mask.
         unknown = xp.full_like(reference, math.nan)
         reference = xp.where(largest == math.inf, unknown, reference)

@@ -9,20 +9,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._base.array import (
-    Array,
-    Namespace,
-    positions,
-    quietly,
-    stop_gradient,
-    tree_sum,
-    widest,
-)
+from taut._base.array import Array, Namespace, positions, quietly, stop_gradient, widest
 from taut._base.checks import (
     restore_axis,
     rows,
     scale_value,
 )
+from taut._base.reductions import tree_sum
 from taut._softmax.exponents import Exponents, shifted, shifted_exactly
 
 __all__ = ["log_softmax", "logsumexp", "softmax", "softmin"]

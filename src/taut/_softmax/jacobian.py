@@ -11,6 +11,7 @@ from taut._base.checks import as_float_array, restore_axis, rows, same_library, 
 from taut._base.domain import Everywhere
 from taut._base.matrix_norm import spectral
 from taut._base.norm import lp
+from taut._base.reductions import row_max
 from taut._softmax.exponents import wide_if_extreme
 from taut._softmax.functions import softmax
 from taut._softmax.sides import ALL
@@ -69,7 +70,7 @@ def jvp(x: Array, v: Array, *, axis: int = -1, scale: float = 1.0) -> Array:
     dtype = xp.result_type(x, v)
     s, v = softmax(wide_if_extreme(x, scale), scale=scale), wide_if_extreme(v, scale)
     # Differences of huge entries would overflow; where there are none, nothing is scaled.
-    huge = xp.max(xp.abs(v), axis=-1, keepdims=True) > float(xp.finfo(v.dtype).max) / 8
+    huge = row_max(xp.abs(v), keepdims=True) > float(xp.finfo(v.dtype).max) / 8
     lift = xp.where(huge, xp.full_like(v[..., :1], 8.0), xp.ones_like(v[..., :1]))
     product = covariance_product(s, v / lift, scale=scale) * lift
     return restore_axis(xp.astype(product, dtype, copy=False), axis)
@@ -108,7 +109,7 @@ def logsumexp_smoothness(matrix: Array | None = None, *, scale: float = 1.0) -> 
     xp, matrix = as_float_array(matrix, name="matrix")
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have two axes and entries, its shape is {matrix.shape}")
-    if not math.isfinite(float(xp.max(xp.abs(matrix)))):
+    if not bool(xp.all(xp.isfinite(matrix))):
         raise ValueError("matrix must be finite")
     top = spectral(to_host(matrix))
     upper = product(product(half, top, up=True), top, up=True)

@@ -21,6 +21,7 @@ from taut._base.array import (
     stop_gradient,
 )
 from taut._base.array_rounding import product, round_up
+from taut._base.reductions import row_max
 from taut._softmax.derivatives import graft, smooth_weights
 from taut._softmax.exact import Exact
 from taut._softmax.functions import softmax
@@ -37,10 +38,10 @@ def one_to_q(x: Array, scale: float, q: float, exact: Exact) -> Sides:
         half = exact.one.estimate / 2
         return exact_sides(half, exact.relative, exact.absolute, ceiling, ("1-to-inf",))
     spectrum = analyse(stop_gradient(x), scale)
-    value = scale * xp.max(_columns(spectrum.weights, xp.zeros_like(spectrum.tail), q), axis=-1)
+    value = scale * row_max(_columns(spectrum.weights, xp.zeros_like(spectrum.tail), q))
     value = xp.astype(value, x.dtype, copy=False)
     if differentiated(x):
-        smooth = xp.max(_columns(*smooth_weights(x, scale), q), axis=-1, keepdims=True)
+        smooth = row_max(_columns(*smooth_weights(x, scale), q), keepdims=True)
         value = graft(value, scale * smooth)
     # Powers multiply relative errors by q and the root divides them again.
     relative = 4 * xp.squeeze(relative_error(x, spectrum), axis=-1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from taut._base.array import Array, lp_norm, namespace, positions, stop_gradient
+from taut._base.array import Array, namespace, positions, stop_gradient
 from taut._base.checks import check_logits, check_range, dual_exponent, exponent
+from taut._base.reductions import lp_norm, row_max
 from taut._softmax.any_p import any_p, power_direction
 from taut._softmax.exact import Exact
 from taut._softmax.functions import softmax
@@ -34,7 +35,7 @@ def positive_scale(x: Array, scale: float) -> tuple[Array, float]:
     if scale >= 0:
         return x, scale
     xp = namespace(x)
-    check_logits(xp, xp.max(x, axis=-1), name="x")  # before +inf turns into a mask
+    check_logits(xp, row_max(x), name="x")  # before +inf turns into a mask
     # Nothing is refused while traced: +inf becomes NaN, which no mask is.
     turned = xp.where(x == math.inf, xp.full_like(x, math.nan), -x)
     return xp.where(x == -math.inf, x, turned), -scale
@@ -58,7 +59,7 @@ def induced_norm(
 def direction(x: Array, p: float, q: float, scale: float) -> Array:
     """Unit vector in l_p that attains ‖M‖_{p→q}, or its lower side, positive at the top entry."""
     xp = namespace(x)
-    check_logits(xp, xp.max(x, axis=-1), name="x")
+    check_logits(xp, row_max(x), name="x")
     x = stop_gradient(x)
     top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
     ones = xp.ones_like(x)
@@ -83,7 +84,7 @@ def _dual_direction(x: Array, p: float, scale: float) -> Array:
     s = softmax(x, scale=scale)
     pick = xp.astype(positions(x) == largest_column(x, scale, dual_exponent(p)), x.dtype)
     row = covariance_product(s, pick)
-    size = xp.max(xp.abs(row), axis=-1, keepdims=True)
+    size = row_max(xp.abs(row), keepdims=True)
     empty = size == 0
     row = xp.where(empty, pick, row) / xp.where(empty, xp.ones_like(size), size)
     v = signed_power(xp, row, 1 / (p - 1))

@@ -6,7 +6,8 @@ Any v gives a lower bound of the norm; fixed points can be local maxima.
 
 from __future__ import annotations
 
-from taut._base.array import Array, Namespace, lp_norm, namespace, positions, running_sum
+from taut._base.array import Array, Namespace, namespace, positions
+from taut._base.reductions import lp_norm, row_max, running_sum
 from taut._softmax.jacobian import covariance_product
 from taut._softmax.secular import analyse, eigenvector
 
@@ -88,7 +89,7 @@ def quotient(xp: Namespace, s: Array, v: Array, q: float) -> Array:
 
 def unit(xp: Namespace, v: Array) -> Array:
     """Scale the largest entry to 1, so that powers neither over- nor underflow."""
-    size = xp.max(xp.abs(v), axis=-1, keepdims=True)
+    size = row_max(xp.abs(v), keepdims=True)
     return v / xp.where(size == 0, xp.ones_like(size), size)
 
 

@@ -22,10 +22,10 @@ from taut._base.array import (
     namespace,
     positions,
     stop_gradient,
-    tree_sum,
     wide_eps,
     widest,
 )
+from taut._base.reductions import row_max, tree_sum
 from taut._softmax.exponents import exponents
 
 # Six steps from the top-two start reach 1e-15 (n from 2 to 300, logit scales 0.01 to 60); two more
@@ -82,8 +82,8 @@ def analyse(x: Array, scale: float) -> Spectrum:
     xp = namespace(x)
     weights, is_top, depths = _weights(xp, widest(x), scale)
     tail = tree_sum(xp, weights)
-    runner_up = xp.max(weights, axis=-1, keepdims=True)
-    nearest = xp.max(depths, axis=-1, keepdims=True)
+    runner_up = row_max(weights, keepdims=True)
+    nearest = row_max(depths, keepdims=True)
     root = _newton(xp, weights, tail, runner_up)
     depth = xp.where(nearest == -math.inf, xp.zeros_like(nearest), -nearest)
     # Beyond this depth every weight underflows, and the constants with them.
@@ -94,7 +94,7 @@ def analyse(x: Array, scale: float) -> Spectrum:
 def _weights(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array, Array]:
     """exp(λ(x − x₁)) with the top entry left out, that entry, and the exponents (-inf there)."""
     is_top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
-    top = xp.max(x, axis=-1, keepdims=True)
+    top = row_max(x, keepdims=True)
     top = xp.where(top == -math.inf, xp.zeros_like(top), top)
     masked = x == -math.inf
     high, low = exponents(xp, xp.where(masked, top, x), top, scale)

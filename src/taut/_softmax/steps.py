@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from taut._base.array import Array, eps_of, known, lp_norm, quietly, widest
+from taut._base.array import Array, eps_of, known, quietly, widest
 from taut._base.array_rounding import product, round_down, round_up
 from taut._base.bound import Bound
 from taut._base.checks import (
@@ -18,6 +18,7 @@ from taut._base.checks import (
 )
 from taut._base.domain import Everywhere
 from taut._base.norm import lp
+from taut._base.reductions import lp_norm, row_max, row_min
 from taut._softmax.lipschitz import global_lipschitz, local_lipschitz
 from taut._softmax.sides import ALL, at_most
 
@@ -42,7 +43,7 @@ def step_bound(d: Array, p: float = 2, *, axis: int = -1, scale: float = 1.0) ->
         raise ValueError("d must be finite: it is a step, not a mask")
     check_range(scale, d, name="scale")
     wide = widest(d)  # a scale need not fit into float32
-    quarter = xp.max(wide / 4, axis=-1) - xp.min(wide / 4, axis=-1)  # halves cannot overflow
+    quarter = row_max(wide / 4) - row_min(wide / 4)  # halves cannot overflow
     diameter = 2 ** (1 / p)  # of the simplex; a whole number for p = 1 and inf
     variation = diameter * xp.tanh(quarter * scale)
     size = xp.squeeze(lp_norm(wide / 2, p), axis=-1)

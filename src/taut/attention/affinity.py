@@ -7,13 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from taut._base.array import Array, lp_norm, quietly
+from taut._base.array import Array, quietly
 from taut._base.array_rounding import round_down, round_up
 from taut._base.bound import Bound
 from taut._base.checks import dual_exponent, exponent, positive_in_range
 from taut._base.domain import At, Everywhere
 from taut._base.matrix_norm import Matrix, matrix_norm
 from taut._base.norm import lp
+from taut._base.reductions import lp_norm
 from taut._base.rounding import EPS, enlarged, plus, times
 from taut._base.upper_bound import bounded_above
 from taut.attention.checks import numbers

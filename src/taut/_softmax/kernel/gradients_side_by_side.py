@@ -109,9 +109,7 @@ def pair_of_lines(tiles: Any, i: int, rows: Any, moved: Any) -> Any:
 
 
 @njit(forceinline=True)
-def tile_result(
-    tiles: Any, moved: Any, at: int, lines: int, state: Any, b: int
-) -> None:
+def tile_result(tiles: Any, moved: Any, at: int, lines: int, state: Any, b: int) -> None:
     """Replace the entries of a tile by the derivative."""
     zero = tiles.dtype.type(0)
     level, pull = load_lanes(zero, state, LEVEL, b), load_lanes(zero, state, PULL, b)

@@ -46,5 +46,6 @@ def run(options: Options) -> Result:
         ["The paper prints 0.4999999504472, in which a 9 is missing; with it the number differs by "
          "2 to 4·10⁻¹³ from what arithmetic of 50 digits gives, which is the rounding of a "
          "difference in double precision. The worst direction is that of the derivative: for a "
-         "step that is not small, another one, as the eigenvector's here, can reach a little more."],
+         "step that is not small, another one, as the eigenvector's here, can reach a little "
+         "more."],
     )  # fmt: skip
