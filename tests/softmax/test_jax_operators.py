@@ -319,6 +319,10 @@ def test_infinity_is_no_mask_of_the_negative_logits(jax):
     x = np.array([1.0, np.inf, 0.0], np.float32)
     assert np.isnan(jax.jit(lambda v: taut.local_lipschitz(v, scale=-1.0).upper)(x))
     assert np.isnan(jax.jit(lambda v: taut.softmax(v, scale=-1.0))(x)).all()
+    for bad in (np.inf, np.nan):
+        x[1] = bad
+        for scale in (INF, -INF):
+            assert np.isnan(jax.jit(lambda v, c=scale: taut.softmax(v, scale=c))(x)).all()
     x = np.array([1.0, -np.inf, 0.0], np.float32)
     expected = float(taut.local_lipschitz(x, scale=-1.0).upper)
     assert float(jax.jit(lambda v: taut.local_lipschitz(v, scale=-1.0).upper)(x)) == expected

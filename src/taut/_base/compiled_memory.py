@@ -12,6 +12,7 @@ from numba.extending import intrinsic
 _INTEL = platform.machine().lower() in ("x86_64", "amd64", "i386", "i686")
 _ARM = platform.machine().lower() in ("aarch64", "arm64")
 _MODE = ir.IntType(32) if _INTEL else ir.IntType(64)
+_BYTES = ir.IntType(8).as_pointer()
 # Of the modes: rounding to nearest, subnormal numbers kept, nothing raised
 _PLAIN = 0x1F80 if _INTEL else 0
 MODES_ARE_KNOWN = _INTEL or _ARM
@@ -57,7 +58,7 @@ def set_arithmetic(_context: Any, modes: Any) -> Any:
 def _read_modes(builder: Any) -> Any:
     if _INTEL:
         place = builder.alloca(_MODE)
-        _call(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), place)
+        _call(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), builder.bitcast(place, _BYTES))
         return builder.load(place)
     return _call(builder, "llvm.aarch64.get.fpcr", _MODE)
 
@@ -66,15 +67,15 @@ def _write_modes(builder: Any, modes: Any) -> None:
     if _INTEL:
         place = builder.alloca(_MODE)
         builder.store(modes, place)
-        _call(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), place)
+        _call(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), builder.bitcast(place, _BYTES))
     else:
         _call(builder, "llvm.aarch64.set.fpcr", ir.VoidType(), modes)
 
 
 def _call(builder: Any, name: str, result: Any, *args: Any) -> Any:
     """Call one of LLVM's own functions."""
-    kinds = [ir.PointerType() if isinstance(arg.type, ir.PointerType) else arg.type for arg in args]
     function = builder.module.globals.get(name)
     if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(result, kinds), name)
+        kind = ir.FunctionType(result, [arg.type for arg in args])
+        function = ir.Function(builder.module, kind, name)
     return builder.call(function, args)

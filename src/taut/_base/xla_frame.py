@@ -1,7 +1,7 @@
 """How compiled code reads what XLA hands to a typed custom call, and what it must answer.
 
 The layout is that of xla/ffi/api/c_api.h (versions 0.1 to 0.3) on machines of 64 bits: all fields
-are words of eight bytes, or 32-bit integers at the beginning of one. XLA calls a handler for every
+are words of eight bytes, or halves of one. XLA calls a handler for every
 stage and, to register it, with an extension that asks which version it is made for.
 """
 
@@ -52,7 +52,7 @@ def _answer(metadata: Any, api: Any) -> None:
     """Write the version and no traits into XLA_FFI_Metadata.
 
     Versions before this one had the same fields as far as they are used here, so theirs is given.
-    XLA tells its version, but for the first, which asks without.
+    XLA passes its version, except version 0.1, which passes none.
     """
     minor = 1
     if api != 0:

@@ -93,7 +93,8 @@ def _reference(xp: Namespace, x: Array, scale: float) -> tuple[Array, Array]:
 
 def _limit(xp: Namespace, x: Array, reference: Array) -> Array:
     """The exponents at an infinite scale: 0 at the extremal entries."""
-    return xp.where(x == reference, xp.zeros_like(x), xp.full_like(x, -math.inf))
+    high = xp.where(x == reference, xp.zeros_like(x), xp.full_like(x, -math.inf))
+    return high + 0 * reference  # NaN where the reference is, as where nothing is refused
 
 
 def _workable(x: Array, reference: Array, scale: float) -> tuple[Array, Array, float, object]:

@@ -122,7 +122,7 @@ mlir.register_lowering(gradient_node, _gradient_on_cpu, platform="cpu")
 
 
 def _run(primitive: Any) -> Any:
-    """What runs a primitive outside of a graph: a graph of nothing else."""
+    """Runs a primitive outside of a graph, as a graph of one node."""
     graph = jax.jit(primitive.bind, static_argnames=("scale", "kept"))
 
     def run(*args: Array, **options: Any) -> Any:
