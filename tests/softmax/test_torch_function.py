@@ -137,6 +137,28 @@ def test_near_ties_against_sixty_digits(torch):
     assert leaf.grad.tolist() == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_gaps_far_below_one_unit_in_the_last_place(torch, kind, create_graph):
+    """The derivative is that of the limit: it depends on the ratios of the gaps alone."""
+    for gap in (1e-20, 1e-35) if kind == "float32" else (1e-20, 1e-280, 1e-302):
+        x = torch.tensor([3.0, 1.0, 0.0, -1.0, -2.0], dtype=torch.float64) * gap
+        leaf = x.to(getattr(torch, kind)).requires_grad_()
+        value = taut.local_lipschitz(leaf).value
+        (grad,) = torch.autograd.grad(value, leaf, create_graph=create_graph)
+        # by arithmetic of 700 digits
+        expected = [0.113697884, -0.0112282905, -0.0302329471, -0.0351381442, -0.0370985024]
+        assert grad.tolist() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("gap", [5e-324, 1e-302, 1e-297])
+def test_two_logits_next_to_each_other_are_stationary(torch, gap):
+    for row in ([gap, 0.0], [gap, 0.0, -INF]):
+        leaf = torch.tensor(row, dtype=torch.float64).requires_grad_()
+        taut.local_lipschitz(leaf).value.backward()
+        assert float(leaf.grad.abs().max()) < 1e-15
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, about its own jit
 @pytest.mark.parametrize("p", [1, 2])
 def test_forward_mode(torch, p):

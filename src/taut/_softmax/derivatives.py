@@ -3,7 +3,9 @@
 Differentiating through a root finder is slow and inaccurate. Here the value comes from the accurate
 code as a constant, and a formula that equals it mathematically supplies the derivative:
 ``value + (formula − stop(formula))``. Written in units of the largest weight the formulas have no
-cancellation. First and second derivatives are right.
+cancellation. First and second derivatives are right, but where three logits or more are nearly tied
+for the largest: of the differences of their rounded weights few digits are left, or none. Compiled
+first derivatives have them.
 
 Where the constant has a kink (ties for the largest probability) the derivative is the symmetric
 element of Clarke's generalised gradient: tied entries share it equally. One-hot rows, rows with one

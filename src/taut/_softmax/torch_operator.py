@@ -15,7 +15,7 @@ import torch
 
 from taut._softmax.kernel import imported_driver
 from taut._softmax.kernel.found import FOUND
-from taut._softmax.torch_function import compiled_constants, compiled_gradient, through_formula
+from taut._softmax.torch_function import compiled_constants, compiled_gradient, differentiable
 
 # Six lines, and what the derivative needs
 constant_lines = torch.library.custom_op(
@@ -55,9 +55,10 @@ def _backward(ctx: Any, grad: torch.Tensor, _found: Any) -> tuple[torch.Tensor, 
     """From ``grad`` of the six lines: all three sides of a constant have its derivative."""
     x, found = ctx.saved_tensors
     one, two = grad[:3].sum(0), grad[3:].sum(0)
+    gradient = _gradient(x.detach(), found, one.detach(), two.detach(), ctx.scale)
     if torch.is_grad_enabled():  # a derivative of the derivative may be asked for
-        return through_formula(x, one, two, ctx.scale), None
-    return _gradient(x, found, one, two, ctx.scale), None
+        return differentiable(gradient, x, one, two, ctx.scale), None
+    return gradient, None
 
 
 constant_lines.register_autograd(_backward, setup_context=_remember)

@@ -38,7 +38,7 @@ from taut._softmax.kernel.passes import find_top
 
 # Where λ(x₁ − x₂) is below this, the root is searched from its poles: the difference loses digits.
 NEAR = 2.0**-10
-NOTHING = 2.0**-1000  # a gap that cannot be divided by
+NOTHING = 2.0**-1020  # a gap that cannot be divided by: entries so near the largest are tied
 STEPS = 100  # of that search at most; about eight suffice
 
 
@@ -54,13 +54,14 @@ def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, 
     by_half = buffer.reshape((batch, blocks // merge, 2, merge * size // 2))
     state, moved = np.zeros((QUANTITIES, WIDTH)), np.zeros(n)
     eps, _, _, ln2_rest = limits(scale)
+    margin = NOTHING / scale
     wrong = 0
     for start in range(0, rows, batch):
         m = min(batch, rows - start)
         for b in range(m):
             top = np.float64(find_top(x, left[start + b]))
             state[TOP, b] = top
-            state[TIES, b], state[SECOND, b] = strike(x, left[start + b], buffer, b, top)
+            state[TIES, b], state[SECOND, b] = strike(x, left[start + b], buffer, b, top, margin)
         scalings(state, m, scale, scale, ln2_rest)
         sums(by_block, state, m, scale, ln2_rest)
         for b in range(m):
@@ -71,14 +72,14 @@ def fill_careful_gradients(x: Any, left: Any, one: Any, two: Any, scale: float, 
         for b in range(m):
             row = left[start + b]
             first, second = np.float64(one[row]), np.float64(two[row])
-            write_gradient(x, row, buffer, b, moved, state, scale, first, second, out)
+            write_gradient(x, row, buffer, b, moved, state, scale, margin, first, second, out)
             wrong += np.isnan(state[SIGMA_1, b])
     return wrong
 
 
 @njit(forceinline=True)
-def strike(x: Any, row: int, buffer: Any, b: int, top: float) -> Any:
-    """Copy a row without the entries equal to its largest, padded with -inf.
+def strike(x: Any, row: int, buffer: Any, b: int, top: float, margin: float) -> Any:
+    """Copy a row without the entries that are tied for the largest, padded with -inf.
 
     Returns how many those were, and the largest of the others.
     """
@@ -86,7 +87,7 @@ def strike(x: Any, row: int, buffer: Any, b: int, top: float) -> Any:
     second, ties = -np.inf, 0.0
     for i in range(x.shape[1]):
         value = np.float64(x[row, i])
-        is_top = value == top
+        is_top = (value == top) | (top - value <= margin)
         value = select(is_top, -np.inf, value)
         buffer[b, i] = value
         ties = plus(ties, select(is_top, 1.0, 0.0))
@@ -105,6 +106,7 @@ def write_gradient(
     moved: Any,
     state: Any,
     scale: float,
+    margin: float,
     first: float,
     second: float,
     out: Any,
@@ -121,7 +123,7 @@ def write_gradient(
     tail = (ties - 1.0) + state[TAIL, b] * sigma
     share = 1.0 / (1.0 + tail)
     apart = scale * (top - state[SECOND, b])
-    tied = (ties > 1.0) | (apart < NOTHING)
+    tied = ties > 1.0
     # The scaled root and its distance from the second largest; the root of a tie does not move.
     x0 = state[X0, b]
     gap = x0 - state[E2, b]
@@ -153,13 +155,13 @@ def write_gradient(
     for i in range(n):
         value = np.float64(x[row, i])
         derivative = sigma * (level * buffer[b, i] + pull * moved[i])
-        counts = (value >= floor) & (value < top)
+        counts = (value >= floor) & (top - value > margin)
         derivative = select(counts, derivative, 0.0)
         total = plus(total, derivative)
         out[row, i] = derivative
     if tied:
         for i in range(n):
-            if x[row, i] == top:
+            if top - x[row, i] <= margin:
                 out[row, i] = -total / ties
     else:
         for i in range(n):
