@@ -70,4 +70,4 @@ lint: .venv/lint
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv build dist docs/_build docs/theory.md
+	rm -rf .venv build dist docs/_build

@@ -16,7 +16,7 @@ extensions = [
     "notebook_pages", "reference_pages", "narrow_screens", "shell_commands",
 ]  # fmt: skip
 myst_enable_extensions = ["colon_fence", "deflist"]
-myst_heading_anchors = 2
+myst_heading_anchors = 3
 exclude_patterns = ["_build", "_sphinx"]
 html_static_path = ["_static"]
 html_css_files = ["taut.css"]

@@ -10,7 +10,7 @@ def page() -> str:
     lines = [
         "# Theorem registry",
         "",
-        "This page is written from `taut.theorems` when the documentation is built.",
+        "This page is written from `taut.theorems`, by `docs/write_theory.py`.",
         "",
         "Notation: logits x in R^n, inverse temperature λ > 0, s = softmax(λx) with s₁ ≥ s₂ ≥ …,",
         "M = Diag(s) − ssᵀ, J = λM, osc(u) = max u − min u, 1/p + 1/p′ = 1. Proofs of what goes",
@@ -25,7 +25,6 @@ def page() -> str:
             lines += ["", f"## {section}"]
         lines += [
             "",
-            f"(theorem-{theorem.id})=",
             f"### {theorem.id}",
             "",
             f"{theorem.statement}.",

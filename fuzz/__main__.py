@@ -9,9 +9,13 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # no case needs the network
 
-from fuzz.areas import AREAS
-from fuzz.campaign import again, campaign
-from fuzz.table import page, text
+try:
+    from fuzz.areas import AREAS
+    from fuzz.campaign import again, campaign
+    from fuzz.table import page, text
+except ModuleNotFoundError as error:
+    mend = 'pip install -c constraints.txt -e ".[test,torch]"'
+    sys.exit(f"python -m fuzz needs {error.name}: {mend}, or make fuzz, which does it")
 
 
 def main() -> int:
@@ -43,7 +47,10 @@ def main() -> int:
     print(text(tallies))
     if options.results is not None:
         # Minutes and folders of the runs that were continued are not known here.
-        command = f"python -m fuzz --seed {options.seed} --processes {options.processes}"
+        command = (
+            f"python -m fuzz --seed {options.seed} --processes {options.processes} "
+            f"--results {options.results}"
+        )
         options.results.write_text(page(tallies, command))
     return int(any(tally.broken for tally in tallies.values()))
 

@@ -259,7 +259,7 @@ def test_wrong_input_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for words, said in (
         (("translation", "--data", "nowhere"), "no data 'nowhere'"),
-        (("translation", "--from", "xx", "--data", "catalogs:."), "no translations into 'xx'"),
+        (("translation", "--from", "xx", "--data", "catalogs:."), "no translations from or into"),
         (("translation", "--methods", "base,VAR-IV=1", "--data", "."), "no method 'VAR-IV'"),
         (("translation", "--methods", "base", "--data", "."), "needs train.de"),
         (("translation", "--methods", "base", "--tokens", "word", "--data", "."), "tokens must be"),

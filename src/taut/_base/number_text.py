@@ -28,3 +28,8 @@ def number_text(value: float, form: str = ".4f", kind: str = "exact") -> str:
     # Wide enough for every double; rounding to places alone decides.
     rounded = given.quantize(Decimal(1).scaleb(-places), context=Context(400, rounding))
     return format(rounded, form) if form[-1] == "f" else f"{rounded.scaleb(2):.{digits}f}%"
+
+
+def how_many(number: int, noun: str, plural: str | None = None) -> str:
+    """``number`` and ``noun``, in the plural where due."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from taut._base.bound import Bound
+from taut._base.number_text import how_many
 from taut.games.answer import Answer
 
 Vector = np.ndarray[Any, np.dtype[Any]]
@@ -105,7 +106,7 @@ class LogitBranch(Answer):
         scale = self.points.scale
         return (
             f"{self.origin}: scale {scale.min():.4g} to {scale.max():.4g}, {len(scale)} points, "
-            f"{len(self.folds)} folds, ends {' and '.join(self.ends)}"
+            f"{how_many(len(self.folds), 'fold')}, ends: {', '.join(self.ends)}"
         )
 
 
@@ -172,6 +173,7 @@ class LogitBranches(Answer):
         """The answer in words, as pairs of name and text."""
         worst = np.max(self.equilibria.exploitability.upper, initial=0.0)
         lost = sum(end in ("lost", "budget") for one in self.branches for end in one.ends)
+        given_up = f"{how_many(lost, 'end')} of theirs lost" if lost else "none lost on the way"
         scales = ", ".join(f"{scale:.6g}" for scale in self.bifurcations.scale)
         sums = "sum to 1, as all do" if self.balanced else "do not sum to 1: some are missing"
         return [
@@ -179,13 +181,15 @@ class LogitBranches(Answer):
             ("indices", sums),
             ("temperature", f"{self.temperature:.6g} (scale {1 / self.temperature:.6g})"),
             ("exploitability", f"at most {worst:.3g} in the game without entropies"),
-            ("branches", f"{len(self.branches)}, {lost} ends lost ({self.status})"),
+            ("branches", f"{len(self.branches)}, {given_up} ({self.status})"),
             ("bifurcations", f"at scale {scales}" if scales else "none"),
         ]
 
     def __str__(self) -> str:
         found, exist = len(self.equilibria), self.at_least
         return (
-            f"{found} equilibria at temperature {self.temperature:.4g} (at least {exist} exist) "
-            f"on {len(self.branches)} branches with {len(self.bifurcations)} bifurcations"
+            f"{how_many(found, 'equilibrium', 'equilibria')} at temperature "
+            f"{self.temperature:.4g} (at least {exist} exist) on "
+            f"{how_many(len(self.branches), 'branch', 'branches')} with "
+            f"{how_many(len(self.bifurcations), 'bifurcation')}"
         )

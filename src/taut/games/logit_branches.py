@@ -71,7 +71,7 @@ def logit_branches(
     >>> chicken = np.array([[0.0, 7.0], [2.0, 6.0]])
     >>> found = logit_branches([chicken, chicken.T], temperature=0.01)
     >>> print(found)
-    3 equilibria at temperature 0.01 (at least 3 exist) on 2 branches with 1 bifurcations
+    3 equilibria at temperature 0.01 (at least 3 exist) on 2 branches with 1 bifurcation
     >>> found.equilibria.strategies[0].round(3)
     array([[0.336, 0.664],
            [1.   , 0.   ],

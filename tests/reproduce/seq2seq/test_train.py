@@ -724,3 +724,15 @@ def test_a_signal_saves_and_a_kill_loses_nothing(tmp_path):
         step = int(place.split("-")[1])
         recipe = replace(RECIPE, steps=step + 2, every=10**6)
         assert train(new_model(), DATA, recipe, folder).step == step + 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_answers_are_scored(tmp_path, number):
+    def killed(answers, references):
+        os.kill(os.getpid(), number)
+        return share(answers, references)
+
+    with pytest.raises(Stopped, match="the same command goes on"):
+        run_all([SHORT], CORPUS, tmp_path, killed)
+    (facts,) = run_all([SHORT], CORPUS, tmp_path, share)
+    assert facts["scores"]["test"]["headline"]

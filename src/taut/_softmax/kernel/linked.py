@@ -8,7 +8,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from taut._base.compiled_links import call_of, link
-from taut._softmax.kernel.driver import (
+from taut._softmax.kernel.signatures import (
     careful_gradients_compiled,
     constants_compiled,
     gradients_compiled,

@@ -16,8 +16,9 @@ from taut._base.checks import as_float_array
 from taut._base.integers import floats_of, refuse_rounded
 from taut._base.json_files import without_repeats
 from taut._base.npy_files import read_npy
+from taut._base.number_text import how_many
 from taut._base.optional import needing
-from taut.games._files.number_table import Found, Matrix, Names, count, lines
+from taut.games._files.number_table import Found, Matrix, Names, lines
 
 __all__ = [
     "from_gambit",
@@ -73,9 +74,9 @@ def from_json(path: str) -> Found:
         if key == "A" or content.get(key) is not None
     ]
     n, m = matrices[0].shape
-    rows = _json_names(content.get("rows"), f"{path}: rows", f"A has {count(n, 'row')}", n)
+    rows = _json_names(content.get("rows"), f"{path}: rows", f"A has {how_many(n, 'row')}", n)
     columns = _json_names(
-        content.get("columns"), f"{path}: columns", f"A has {count(m, 'column')}", m
+        content.get("columns"), f"{path}: columns", f"A has {how_many(m, 'column')}", m
     )
     return Found(matrices, rows, columns)
 
@@ -89,7 +90,7 @@ def _json_matrix(rows: Any, name: str, *, path: str) -> Matrix:
             raise ValueError(f"{path}: {name}[{i}] must be a list of numbers, got {_short(row)}")
         if len(row) != len(rows[0]):
             raise ValueError(
-                f"{path}: {name}[{i}] has {count(len(row), 'number')}, "
+                f"{path}: {name}[{i}] has {how_many(len(row), 'number')}, "
                 f"{name}[0] has {len(rows[0])}; every row must have the same"
             )
         for j, value in enumerate(row):
@@ -114,7 +115,7 @@ def _json_names(names: Any, where: str, size: str, length: int) -> Names:
         if not isinstance(name, str):
             raise ValueError(f"{where}[{i}] must be a name in quotes, got {_short(name)}")
     if len(names) != length:
-        raise ValueError(f"{where} has {count(len(names), 'name')}, {size}")
+        raise ValueError(f"{where} has {how_many(len(names), 'name')}, {size}")
     return tuple(names)
 
 
@@ -178,7 +179,7 @@ def from_gambit(game: Any, where: str) -> Found:
     players = list(game.players)
     if len(players) != 2:
         raise ValueError(
-            f"{where} has {count(len(players), 'player')}; only two-player games are read"
+            f"{where} has {how_many(len(players), 'player')}; only two-player games are read"
         )
     try:
         payoffs = game.to_arrays()

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Found", "Matrix", "Names", "count", "lines", "tables"]
+from taut._base.number_text import how_many
+
+__all__ = ["Found", "Matrix", "Names", "lines", "tables"]
 
 
 Matrix = NDArray[np.float64]
@@ -78,11 +80,6 @@ def lines(text: str) -> list[str]:
     return re.split(r"\r\n|\r|\n", text)
 
 
-def count(number: int, noun: str) -> str:
-    """``number`` and ``noun``, in the plural where due."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _without_comment(line: str) -> str:
     """The line up to a # at its start or after a blank, unless in quotes: C# may be a name."""
     if "#" not in line:
@@ -138,7 +135,7 @@ def _table(
         # R leaves out the corner, so that the header is one cell short.
         if len(first) != width and (corner or not named or len(first) != width - 1):
             raise ValueError(
-                f"{path}: the names in line {top} fill {count(len(first), 'cell')}, "
+                f"{path}: the names in line {top} fill {how_many(len(first), 'cell')}, "
                 f"line {start} has {width}"
             )
         column_names = tuple(first[1:] if named and len(first) == width else first)
@@ -146,7 +143,7 @@ def _table(
     for i, (number, cells) in enumerate(body):
         if len(cells) != width:
             raise ValueError(
-                f"{path}: line {number} has {count(len(cells) - named, 'number')}, "
+                f"{path}: line {number} has {how_many(len(cells) - named, 'number')}, "
                 f"line {start} has {width - named}; every row must have the same"
             )
         if named and not cells[0]:

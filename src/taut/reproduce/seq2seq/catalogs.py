@@ -67,7 +67,7 @@ def catalog_pairs(language: str, folders: Iterable[str | Path] | None = None) ->
     if not pairs:
         others = sorted({there.split("_")[0] for there, _ in found} - {language})
         raise ValueError(
-            f"there are no translations into {language!r}: there are "
+            f"there are no translations from or into {language!r}: there are "
             f"{', '.join(others) or 'none at all'}; for more, pip install django wagtail pycountry "
             "(they are read, not imported), or give folders with LANGUAGE/LC_MESSAGES/*.mo"
         )

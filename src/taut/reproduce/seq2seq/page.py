@@ -148,7 +148,8 @@ def _page(
          "",
          "Base has no penalty. VAR-I penalises attention matrices (AM), VAR-II also the linear "
          "maps of attention (LA), VAR-III also those of feed-forward networks (LF). The number "
-         "after a method is its strength.",
+         "after a method is its strength. Local constants are those of rows that see at least "
+         "8 keys.",
          *(line for told in (_summed_up(claims), *remarks, *broken) if told
            for line in ("", _sentence(told)))],
     )  # fmt: skip

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,7 +21,7 @@ from taut.reproduce.seq2seq.run import run
 from taut.reproduce.seq2seq.run_folder import FACTS
 from taut.reproduce.seq2seq.scored_answers import Scorer
 from taut.reproduce.seq2seq.scoring import score_translations
-from taut.reproduce.seq2seq.stopping import Stopped
+from taut.reproduce.seq2seq.stopping import Stopped, interruptible
 
 WAIT = 2.0  # seconds between two looks at runs of other processes
 
@@ -71,16 +69,17 @@ def run_all(
     done = sum((place / FACTS).exists() for place in places)
     if _first():
         say(f"{done} of {len(places)} runs are done, in {folder}")
-    if jobs > 1 and _processes() == 1:
-        codes = _in_workers(jobs, arguments)
-        if STOPPED in codes:
-            raise Stopped("stopped; the same command goes on")
-        if not all((place / FACTS).exists() for place in places):
-            raise RuntimeError(
-                f"a worker ended with an error ({', '.join(map(str, codes))}), which is printed "
-                "above unless it was killed; the same command goes on"
-            )
-    return _work(*arguments)  # after workers, this reads what they found
+    with interruptible():
+        if jobs > 1 and _processes() == 1:
+            codes = _in_workers(jobs, arguments)
+            if STOPPED in codes:
+                raise Stopped
+            if not all((place / FACTS).exists() for place in places):
+                raise RuntimeError(
+                    f"a worker ended with an error ({', '.join(map(str, codes))}), which is "
+                    "printed above unless it was killed; the same command goes on"
+                )
+        return _work(*arguments)  # after workers, this reads what they found
 
 
 def _in_workers(jobs: int, arguments: tuple[Any, ...]) -> set[int | None]:
@@ -89,12 +88,6 @@ def _in_workers(jobs: int, arguments: tuple[Any, ...]) -> set[int | None]:
     workers = [
         context.Process(target=_worker, args=(jobs, *arguments), daemon=True) for _ in range(jobs)
     ]
-
-    def stop(number: int, _: Any) -> None:
-        raise Stopped("stopped; the same command goes on")
-
-    main = threading.current_thread() is threading.main_thread()
-    before = signal.signal(signal.SIGTERM, stop) if main else None
     for worker in workers:
         worker.start()
     try:
@@ -106,9 +99,6 @@ def _in_workers(jobs: int, arguments: tuple[Any, ...]) -> set[int | None]:
         for worker in workers:
             worker.join()
         raise
-    finally:
-        if main:
-            signal.signal(signal.SIGTERM, before)
     return {worker.exitcode for worker in workers} - {0}
 
 

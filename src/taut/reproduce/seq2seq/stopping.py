@@ -14,6 +14,24 @@ class Stopped(KeyboardInterrupt):
 
 
 @contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM end what is done meanwhile, with a word on how to go on."""
+
+    def stop(_number: int, _frame: Any) -> None:
+        raise Stopped
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if main else None
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        raise Stopped(str(stopped) or "stopped; the same command goes on") from None
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def asked_to_stop() -> Iterator[threading.Event]:
     """Set by Ctrl-C or SIGTERM, which then do not break a step in two; a second one does."""
     event = threading.Event()
