@@ -161,7 +161,7 @@ def _summed_up(claims: Sequence[Claim]) -> str:
     if not seen:
         return ""
     found = f"{seen.count(True)} of {len(seen)} gains are seen here, and {seen.count(False)} losses"
-    return f"{found}." if any(seen) else f"{found}: the paper's gain does not show in these runs."
+    return f"{found}." if any(seen) else f"{found}: no gain has a p below 0.05."
 
 
 def _sentence(text: str) -> str:

@@ -53,4 +53,4 @@ def _losses(found: ComparedRuns) -> Plot:
         x, y = [float(s) for s in steps], [mean(a[s] - b[s] for a, b in pairs) for s in steps]
         lines.append(Curve(kind(method), x, y, dashed=method == "base"))
     what = "Validation loss, difference from base, mean of the seeds, all strengths"
-    return Plot(what, "step", "loss per subword, difference", lines)
+    return Plot(what, "step", "loss per piece, difference", lines)
