@@ -85,7 +85,7 @@ def read_samples(
     for item in given:
         if Path(item[:500]).suffix.lower() in NOT_READ and is_there(item, Path.is_file):
             raise ValueError(
-                f"{item} is neither text nor an image that can be read: give a .png file"
+                f"{item} is neither text nor an image that can be read: give a text or .png file"
             )
     found = read_texts(given, limit, column)
     return Samples("text", found.items, source, found.column, found.notes)
