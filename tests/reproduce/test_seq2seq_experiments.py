@@ -298,12 +298,13 @@ def test_dialogues(tmp_path):
 KEPT = (
     "translation-multi30k-de-en", "translation-multi30k-en-de", "translation-catalogs-ro-en",
     "translation-catalogs-en-vi", "dialogue-daily-dialog",
+    "translation-multi30k-de-en-characters", "translation-catalogs-ro-en-characters",
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_was_found_is_kept(name):
-    """Record, page and figure: three seeds of each method, and means of what every run scored."""
+    """Record, page and figure: three seeds or more of each method, and means of what runs scored."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert record["command"] in text
@@ -313,7 +314,8 @@ def test_what_was_found_is_kept(name):
     every = tables["Every run"]
     methods = list(dict.fromkeys(row[0] for row in every["rows"]))
     for method in methods:
-        assert [row[1] for row in every["rows"] if row[0] == method] == ["0", "1", "2"]
+        seeds = [row[1] for row in every["rows"] if row[0] == method]
+        assert seeds == [str(i) for i in range(max(3, len(seeds)))]
     if "BLEU" in tables:
         for row in tables["BLEU"]["rows"]:
             values = [float(run[2]) for run in every["rows"] if run[0] == row[0]]

@@ -1,6 +1,6 @@
 """The exact constants in traced code of JAX, with derivatives, by the compiled kernel on CPUs.
 
-Unrolled, the search for a root and its derivative take half a second to compile and 12 to 33 times
+Unrolled, the search for a root and its derivative take half a second to compile and 7 to 23 times
 as long to run. NaN cannot be refused while a graph runs, so it comes out as NaN. Importing this
 module imports JAX.
 """

@@ -25,8 +25,13 @@ class Difference(NamedTuple):
             return "–"
         if math.isnan(self.p):
             return spread(self.values, signed=True)
-        p = f"{self.p:.2f}" if self.p >= 0.01 else f"{self.p:.1g}"  # 0.004, not 0.00
-        return f"{spread(self.values, signed=True)}, p = {p}"
+        return f"{spread(self.values, signed=True)}, p = {self._p_text()}"
+
+    def _p_text(self) -> str:
+        """Two places, and more where those would hide on which side of 0.05 it is, or be zeros."""
+        if self.p < 0.01:
+            return f"{self.p:.1g}"
+        return f"{self.p:.3f}" if 0.045 <= self.p < 0.055 else f"{self.p:.2f}"
 
 
 class ComparedRuns:
