@@ -304,7 +304,7 @@ KEPT = (
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_was_found_is_kept(name):
-    """Record, page and figure: three seeds or more of each method, and means of what runs scored."""
+    """Record, page and figure: at least three seeds of each method, and means of their scores."""
     record = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     text = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert record["command"] in text
