@@ -326,3 +326,21 @@ def test_infinity_is_no_mask_of_the_negative_logits(jax):
     x = np.array([1.0, -np.inf, 0.0], np.float32)
     expected = float(taut.local_lipschitz(x, scale=-1.0).upper)
     assert float(jax.jit(lambda v: taut.local_lipschitz(v, scale=-1.0).upper)(x)) == expected
+
+
+def test_versions_of_jax_that_divide_arrays_otherwise_get_the_portable_form(jax, monkeypatch):
+    from taut._softmax import jax_calls
+
+    monkeypatch.delattr(jax.sharding.NamedSharding, "update")  # came with 0.6.2
+    assert not jax_calls._register.__wrapped__("f")
+
+
+def test_compiled_code_has_a_name_without_its_sources(jax, monkeypatch):
+    from taut._softmax import jax_calls
+
+    def no_sources(_):
+        raise NotADirectoryError
+
+    monkeypatch.setattr(jax_calls, "digest", no_sources)
+    names = {jax_calls._target.__wrapped__(*pair) for pair in (("constants", "f"), ("a", "d"))}
+    assert len(names) == 2
