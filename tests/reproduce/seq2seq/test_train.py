@@ -732,7 +732,11 @@ def test_a_signal_while_answers_are_scored(tmp_path, number):
         os.kill(os.getpid(), number)
         return share(answers, references)
 
-    with pytest.raises(Stopped, match="the same command goes on"):
-        run_all([SHORT], CORPUS, tmp_path, killed)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # not ignored, as behind `&`
+    try:
+        with pytest.raises(Stopped, match="the same command goes on"):
+            run_all([SHORT], CORPUS, tmp_path, killed)
+    finally:
+        signal.signal(signal.SIGINT, before)
     (facts,) = run_all([SHORT], CORPUS, tmp_path, share)
     assert facts["scores"]["test"]["headline"]
