@@ -10,6 +10,8 @@ import pytest
 import taut
 from taut._base.reductions import row_max, row_min
 
+INF = math.inf
+
 CALLS = {
     "l1": lambda x: taut.local_lipschitz(x, 1),
     "l2": lambda x: taut.local_lipschitz(x, 2),
@@ -53,6 +55,14 @@ def test_nan_is_refused_outside_of_jit_and_nan_under_it(jax, x, name):
 def test_nan_is_refused_by_other_functions(jax, x, call):
     with pytest.raises(ValueError, match="x contains NaN"):
         call(jax.numpy.asarray(x))
+
+
+@pytest.mark.parametrize("pair", [(1, 1), (2, 2), (3, 3), (INF, INF), (1, 2), (2, INF)])
+@pytest.mark.parametrize("bad", [math.nan, INF])
+def test_what_is_unknown_has_no_worst_direction(jax, x, pair, bad):
+    x[3, 7] = bad
+    found = jax.jit(lambda v: taut.worst_direction(v, *pair))(x)
+    np.testing.assert_array_equal(np.isnan(found).all(-1), ~np.isfinite(x).all(-1))
 
 
 def test_the_worst_of_a_batch_is_nan(jax):

@@ -59,8 +59,9 @@ def induced_norm(
 def direction(x: Array, p: float, q: float, scale: float) -> Array:
     """Unit vector in l_p that attains ‖M‖_{p→q}, or its lower side, positive at the top entry."""
     xp = namespace(x)
-    check_logits(xp, row_max(x), name="x")
-    x = stop_gradient(x)
+    largest = row_max(x, keepdims=True)
+    check_logits(xp, largest, name="x")
+    x, unknown = stop_gradient(x), xp.isnan(largest) | (largest == math.inf)
     top = positions(x) == xp.expand_dims(xp.argmax(x, axis=-1), axis=-1)
     ones = xp.ones_like(x)
     if p == 1:
@@ -75,7 +76,8 @@ def direction(x: Array, p: float, q: float, scale: float) -> Array:
         v = half_signs(x, scale)
     else:
         v = power_direction(x, p, scale)
-    return xp.where(x == -math.inf, xp.zeros_like(v), v)
+    v = xp.where(x == -math.inf, xp.zeros_like(v), v)
+    return xp.where(unknown, xp.full_like(v, math.nan), v)  # traced code refuses nothing
 
 
 def _dual_direction(x: Array, p: float, scale: float) -> Array:

@@ -1,7 +1,7 @@
 """Rows that are left out where XLA calls: NaN throughout, or too coarse for the kernels.
 
 Coarse rows are measured from their largest logit, which is exact for all entries that have any
-weight.
+weight. Nothing is allocated here: an error would leave the modes of arithmetic as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from taut._softmax.kernel.found import FOUND
 from taut._softmax.kernel.linked import careful_gradients, constants
 
 # Logits are coarse if their unit in the last place in float64, times λ, exceeds this. Whatever has
@@ -20,9 +19,13 @@ COARSE = 1e-9
 
 
 @njit(error_model="numpy")
-def solve_the_rest(x: Any, scale: float, ceiling: float, error: Any, out: Any, moved: Any) -> None:
-    """The rows that have no value yet: NaN throughout, or moved so that the kernel can do them."""
-    nothing = np.empty((FOUND, 0))
+def solve_the_rest(
+    x: Any, scale: float, ceiling: float, error: Any, out: Any, moved: Any, nothing: Any
+) -> None:
+    """The rows that have no value yet: NaN throughout, or moved so that the kernel can do them.
+
+    ``moved`` has room for a row, and ``nothing`` none for what derivatives need.
+    """
     for row in range(len(x)):
         if not (np.isnan(out[1, row]) or np.isnan(out[4, row])):
             continue
@@ -35,10 +38,12 @@ def solve_the_rest(x: Any, scale: float, ceiling: float, error: Any, out: Any, m
 
 @njit(error_model="numpy")
 def treat_the_rest(
-    x: Any, left: Any, one: Any, two: Any, scale: float, out: Any, moved: Any
+    x: Any, left: Any, one: Any, two: Any, scale: float, out: Any, moved: Any, only: Any
 ) -> None:
-    """The rows that are left, with care; NaN throughout where an entry is NaN or +inf."""
-    only = np.zeros(1, np.int64)
+    """The rows that are left, with care; NaN throughout where an entry is NaN or +inf.
+
+    ``moved`` has room for a row, and ``only`` is its number there, 0.
+    """
     careful = 0
     for row in left:
         top = _top(x, row)

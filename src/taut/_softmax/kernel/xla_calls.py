@@ -83,11 +83,12 @@ def _answer_constants(frame: Any, kind: Any) -> None:
         carray(data(result(frame, line)), (rows,), kind)[:] = np.nan
     found[:] = 0.0  # with which the derivative is searched from the logits alone
     out, moved = np.full((LINES, rows), np.nan, x.dtype), np.empty((1, n), x.dtype)
+    nothing = np.empty((FOUND, 0))
     modes = plain_arithmetic()
     scale, ceiling = number(frame, 0), number(frame, 1)
     error = (number(frame, 2), number(frame, 3))
     if constants((x, 0, scale, ceiling, error[0], error[1], out, found)) != 0:
-        solve_the_rest(x, scale, ceiling, error, out, moved)
+        solve_the_rest(x, scale, ceiling, error, out, moved, nothing)
     _leave_subnormals(out)
     set_arithmetic(modes)
     for line in range(LINES):
@@ -118,9 +119,10 @@ def _answer_gradients(frame: Any, kind: Any) -> None:
     two = carray(data(argument(frame, 1)), (rows,), kind)
     scale = number(frame, 0)
     out[:] = np.nan  # should there be no memory for the work
-    left, moved = np.empty(rows, np.int64), np.empty((1, n), x.dtype)
+    left, only = np.empty(rows, np.int64), np.zeros(1, np.int64)
+    moved = np.empty((1, n), x.dtype)
     modes = plain_arithmetic()
     count = gradients((x, found, one, two, scale, out, left))
     if count > 0:
-        treat_the_rest(x, left[:count], one, two, scale, out, moved)
+        treat_the_rest(x, left[:count], one, two, scale, out, moved, only)
     set_arithmetic(modes)
