@@ -29,7 +29,7 @@ def against_softmax() -> str:
         torch.set_num_threads(threads)
         for dtype in (torch.float32, torch.float64):
             for entries in (IN_CACHE, ENTRIES):
-                for n in (16, 64, 512, 4096):
+                for n in (16, 64, 130, 257, 512, 577, 1025, 4096):
                     best = max(
                         (_against_softmax(entries, n, scale, dtype) for scale in (1, 5)),
                         key=lambda best: best["taut"] / best["softmax"],
